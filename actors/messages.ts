@@ -316,6 +316,7 @@ export interface RemoteTextPlaceInit {
 export interface RemoteTextProtocol {
   /** Generates text. The events are GenerateEvents. */
   generate(message: { readonly stream: number; readonly request: GenerateRequest }): void;
+  statistics(): Promise<ModelStatistics>;
 }
 
 export const remoteTextChannel = "remote-text";

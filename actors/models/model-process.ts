@@ -10,7 +10,7 @@ import type { Place } from "../../runtime/thread/place.ts";
 import type { ModelCapabilities, ModelFileFacts } from "../api/inference.ts";
 import type { ServiceOptions } from "../front/service-options.ts";
 import type { ModelAdapters } from "../lora-registry/model-adapters.ts";
-import type { ModelPlaceReady, ModelProtocol, ModelStatistics } from "../messages.ts";
+import type { ModelPlaceReady, ModelProtocol, ModelStatistics, RemoteTextProtocol } from "../messages.ts";
 import { CumulativeStatistics } from "./cumulative-statistics.ts";
 import {
   capabilitiesOf,
@@ -116,7 +116,15 @@ export class ModelProcess {
 
   /** Returns the statistics of the current worker. Throws model_loading, model_state_conflict. */
   async currentStatistics(timeoutMs?: number): Promise<ModelStatistics> {
-    const current = await this.ref().ask("statistics", null, timeoutMs === undefined ? {} : { timeoutMs });
+    const options = timeoutMs === undefined ? {} : { timeoutMs };
+    const { served, place } = this;
+    // A remote model in text mode has statistics, though it generates no tokens.
+    const current =
+      served.textRemote === undefined || place === null
+        ? await this.ref().ask("statistics", null, options)
+        : await this.#options.system
+            .ref<RemoteTextProtocol>("remoteText", place.endpoint)
+            .ask("statistics", null, options);
     this.statistics.seen(current);
     return current;
   }

@@ -1,9 +1,8 @@
 // Statistics of a remote model, in the same format as those of local models.
-import type { EndCounts, ModelStatistics, SeriesLatencies } from "../messages.ts";
-import type { Upstream } from "./upstream.ts";
+import type { EndCounts, ModelStatistics, RemoteUrlStatistics, SeriesLatencies } from "../messages.ts";
 
 export interface RemoteCounts {
-  readonly upstreams: readonly Pick<Upstream, "outstanding" | "statistics">[];
+  readonly upstreams: readonly { readonly outstanding: number; readonly statistics: RemoteUrlStatistics }[];
   readonly slots: number;
   readonly waiting: number;
   readonly tokens: number;

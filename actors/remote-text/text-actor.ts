@@ -13,9 +13,11 @@ import type { Endpoint } from "../../runtime/endpoint/endpoint.ts";
 import { fromErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
 import { changedContent, openContent } from "../api/sealed-content.ts";
-import { type RemoteTextProtocol, remoteTextChannel, remoteTextWindow } from "../messages.ts";
+import { type EndCounts, type RemoteTextProtocol, remoteTextChannel, remoteTextWindow } from "../messages.ts";
+import { type StreamClock, StreamLatencies } from "../model/stream-latency.ts";
 import { retryDelayMs } from "../remote-model/failure-count.ts";
 import { attemptsFailed, noServer, queueTimeout, refusedByServer } from "../remote-model/failures.ts";
+import { remoteStatistics } from "../remote-model/remote-statistics.ts";
 import { callText } from "./text-call.ts";
 import { chooseByText, type TextUpstream } from "./text-upstreams.ts";
 
@@ -38,6 +40,10 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
   readonly #slots: number;
   readonly #turns: Gate;
   readonly #calls = new Set<AbortController>();
+  readonly #ended: EndCounts = { stop: 0, length: 0, cancelled: 0, error: 0 };
+  readonly #latencies = new StreamLatencies();
+  #tokens = 0;
+  #promptTokens = 0;
 
   constructor(options: TextActorOptions) {
     this.#options = options;
@@ -50,12 +56,29 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
     const ended = new AbortController();
     const outlet = new EventOutlet<GenerateEvent>(this.#hub, stream, () => ended.abort());
     void this.#run(request, outlet, ended.signal)
-      .catch((error: unknown) => outlet.sendLast({ type: "error", error: toErrorRecord(error) }))
+      .catch((error: unknown) => {
+        this.#ended[ended.signal.aborted ? "cancelled" : "error"]++;
+        outlet.sendLast({ type: "error", error: toErrorRecord(error) });
+      })
       .finally(() => {
         outlet.end();
         this.#calls.delete(ended);
       });
     this.#calls.add(ended);
+  };
+
+  readonly statistics: Behaviour<RemoteTextProtocol>["statistics"] = async () => {
+    const { upstreams } = this.#options;
+    const running = upstreams.reduce((sum, { outstanding }) => sum + outstanding, 0);
+    return remoteStatistics({
+      upstreams,
+      slots: this.#slots,
+      waiting: Math.max(0, this.#calls.size - running),
+      tokens: this.#tokens,
+      promptTokens: this.#promptTokens,
+      ended: { ...this.#ended },
+      latencies: this.#latencies.snapshot(),
+    });
   };
 
   stop(): void {
@@ -76,12 +99,18 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
     const text = chatBody("", request, content);
     const queuedMs = performance.now();
     await this.#turns.pass(async () => {
+      const { series, receivedAt } = request;
+      const clock = series === null ? null : this.#latencies.open(series, Date.now() - receivedAt, performance.now());
       const result = await this.#attempts(text, (model) => chatBody(model, request, content), request.choices, outlet, {
         signal,
         queuedMs,
+        clock,
       });
       const endMs = performance.now();
       const { sentMs, firstMs } = result;
+      this.#tokens += result.usage.completionTokens;
+      this.#promptTokens += result.usage.promptTokens - result.usage.cachedTokens;
+      for (const reason of result.reasons) this.#ended[reason === "length" ? "length" : "stop"]++;
       const usage: Usage = {
         ...result.usage,
         promptSeconds: (firstMs - sentMs) / 1000,
@@ -106,7 +135,11 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
     bodyFor: (model: string) => string,
     choices: number,
     outlet: EventOutlet<GenerateEvent>,
-    { signal, queuedMs }: { readonly signal: AbortSignal; readonly queuedMs: number },
+    {
+      signal,
+      queuedMs,
+      clock,
+    }: { readonly signal: AbortSignal; readonly queuedMs: number; readonly clock: StreamClock | null },
   ) {
     const { settings, upstreams, onNotice } = this.#options;
     const avoided = new Set<TextUpstream>();
@@ -127,10 +160,14 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
         continue;
       }
       upstream.outstanding++;
+      upstream.counts.requests++;
+      if (attempt > 1) upstream.counts.retries++;
       let hasBegun = false;
       const sentMs = performance.now();
       const onFirst = (): void => {
         hasBegun = true;
+        // The events of a server are no tokens, so the time between them is not measured.
+        clock?.took(1, performance.now());
         upstream.succeeded();
         // The number of prompt tokens is only known at the end, from the usage.
         outlet.sendLast({ type: "begin", promptTokens: 0, cachedTokens: 0 });

@@ -1,7 +1,7 @@
 // Text call: one request to one server of a model in text mode. It forwards the events as fast as the reader reads them: while
 // the reader is behind, nothing is read from the connection.
 import { performance } from "node:perf_hooks";
-import type { GenerateEvent } from "../../engines/generation.ts";
+import type { FinishReason, GenerateEvent } from "../../engines/generation.ts";
 import { ChatReader, type ChatUsage, chatPath } from "../../engines/remote/chat.ts";
 import { parsed, type UpstreamStream } from "../../engines/remote/connection.ts";
 import { type RemoteSettings, UpstreamFailure } from "../../engines/remote/upstream.ts";
@@ -20,6 +20,8 @@ export interface TextCallOptions {
 
 export interface TextResult {
   readonly usage: ChatUsage;
+  /** Why each choice ended. */
+  readonly reasons: readonly FinishReason[];
   /** Time of the first event, in ms of performance.now(). */
   readonly firstMs: number;
 }
@@ -75,7 +77,7 @@ export async function callText(options: TextCallOptions, onFirst: () => void): P
       });
     });
     await sending;
-    return { usage: reader.usage, firstMs };
+    return { usage: reader.usage, reasons: reader.reasons, firstMs };
   } finally {
     clearInterval(timer);
     // No event may follow the end of the call.

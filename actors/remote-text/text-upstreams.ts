@@ -4,6 +4,7 @@ import { performance } from "node:perf_hooks";
 import { UpstreamConnection } from "../../engines/remote/connection.ts";
 import { list, record } from "../../engines/remote/json-shape.ts";
 import { type RemoteSettings, UpstreamFailure } from "../../engines/remote/upstream.ts";
+import type { RemoteUrlStatistics } from "../messages.ts";
 import { chooseUpstream } from "../remote-model/choose-upstream.ts";
 import { FailureCount } from "../remote-model/failure-count.ts";
 
@@ -14,6 +15,7 @@ export class TextUpstream {
   model: string | null;
   outstanding = 0;
   reason = "it has not answered yet";
+  readonly counts = { requests: 0, failures: 0, busy: 0, retries: 0 };
   readonly #slots: number;
   readonly #failures = new FailureCount();
   #closedUntilMs = 0;
@@ -35,6 +37,10 @@ export class TextUpstream {
     return this.isUp && this.outstanding < (this.#isTrying ? 1 : this.#slots);
   }
 
+  get statistics(): RemoteUrlStatistics {
+    return { url: this.url, up: this.isUp ? 1 : 0, outstanding: this.outstanding, ...this.counts };
+  }
+
   succeeded(): void {
     this.#failures.reset();
     this.#isTrying = false;
@@ -43,7 +49,9 @@ export class TextUpstream {
   /** Records a failure. Returns whether the server gets no requests from now on. */
   failed(failure: UpstreamFailure): boolean {
     const { kind, message } = failure;
+    if (kind === "busy") this.counts.busy++;
     if (kind === "busy" || kind === "refused") return false;
+    this.counts.failures++;
     this.reason = `${kind}: ${message}`;
     if (!this.#failures.add(failure)) return false;
     this.#closedUntilMs = performance.now() + this.#failures.backoffMs;

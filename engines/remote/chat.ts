@@ -115,7 +115,8 @@ interface OpenCall {
 interface ChoiceState {
   call: OpenCall | null;
   calls: number;
-  isFinished: boolean;
+  /** Why the choice has ended; null = it has not. */
+  finish: FinishReason | null;
 }
 
 /** Reads the stream events of one response. */
@@ -124,12 +125,17 @@ export class ChatReader {
   readonly #choices: readonly ChoiceState[];
 
   constructor(choices: number) {
-    this.#choices = Array.from({ length: choices }, () => ({ call: null, calls: 0, isFinished: false }));
+    this.#choices = Array.from({ length: choices }, () => ({ call: null, calls: 0, finish: null }));
+  }
+
+  /** Why the choices have ended, without those that have not. */
+  get reasons(): readonly FinishReason[] {
+    return this.#choices.flatMap(({ finish }) => finish ?? []);
   }
 
   /** Whether all choices have ended. */
   get isComplete(): boolean {
-    return this.#choices.every(({ isFinished }) => isFinished);
+    return this.#choices.every(({ finish }) => finish !== null);
   }
 
   /** Reads one event. Throws UpstreamFailure for an error event, and for JSON of an unexpected shape. */
@@ -149,7 +155,7 @@ export class ChatReader {
     const choice = Number(index);
     const state = this.#choices[choice];
     if (state === undefined) throw garbage(`one of ${this.#choices.length} choices`, index);
-    if (state.isFinished) return;
+    if (state.finish !== null) return;
     const { reasoning_content, reasoning, content, tool_calls } = record(delta ?? {}, "delta");
     const thought = reasoning_content ?? reasoning;
     if (typeof thought === "string" && thought !== "") events.push({ type: "reasoning", choice, text: thought });
@@ -195,7 +201,6 @@ export class ChatReader {
 
   #finish(choice: number, state: ChoiceState, reason: string, events: GenerateEvent[]): void {
     this.#endCall(choice, state, reason === "length", events);
-    state.isFinished = true;
     if (reason === "content_filter") {
       events.push({
         type: "refusal",
@@ -203,8 +208,8 @@ export class ChatReader {
         reason: "the server of the model has filtered the output (content_filter)",
       });
     }
-    const how: FinishReason = reason === "length" ? "length" : state.calls > 0 ? "tool_calls" : "stop";
-    events.push({ type: "finish", choice, reason: how, stopString: null });
+    state.finish = reason === "length" ? "length" : state.calls > 0 ? "tool_calls" : "stop";
+    events.push({ type: "finish", choice, reason: state.finish, stopString: null });
   }
 }
 

@@ -189,6 +189,39 @@ describe("a model on servers that give text only", { timeout: 240_000 }, () => {
     assert.equal(block?.text, expected);
   });
 
+  /** Returns the sum of the samples of a metric. */
+  async function sampled({ url }: RunningServer, metric: string): Promise<number> {
+    const lines = (await (await fetch(`${url}/metrics`)).text()).split("\n");
+    return lines
+      .filter((line) => line.startsWith(metric))
+      .reduce((sum, line) => sum + Number(line.split(" ").at(-1)), 0);
+  }
+
+  it("counts its requests, tokens and first tokens in the metrics, and each server's requests", async () => {
+    const names = [
+      ...[
+        "service_generated_tokens_total",
+        "service_remote_requests_total",
+        "service_time_to_first_token_seconds_count",
+      ],
+      'service_sequences_completed_total{reason="length"',
+    ];
+    const counts = async () => await Promise.all(names.map((name) => sampled(near, name)));
+    const before = await counts();
+    await chat(near, { max_tokens: 5 });
+    const stream = { messages, max_tokens: 5, temperature: 0, stream: true };
+    const headers = { "content-type": "application/json" };
+    const reply = await fetch(`${near.url}/v1/chat/completions`, {
+      method: "POST",
+      headers,
+      body: JSON.stringify(stream),
+    });
+    await reply.text();
+    const added = (await counts()).map((now, i) => now - (before[i] as number));
+    assert.deepEqual(added, [10, 2, 1, 2], names.join(", "));
+    assert.equal(await sampled(near, "service_remote_up"), proxies.length);
+  });
+
   it("rejects requests that need token ids, with a specific error", async () => {
     for (const [field, asked] of [
       ["logit_bias", { logit_bias: { 5: 1 } }],
@@ -234,9 +267,17 @@ describe("a model on servers that give text only", { timeout: 240_000 }, () => {
     try {
       gone.close();
       const texts = Array.from({ length: 6 }, (_, i) => `${i} is a number. Say it in words.`);
-      const answers = await Promise.all(
+      const asked = Promise.all(
         texts.map((content) => chat(single, { messages: [{ role: "user", content }], max_tokens: 8 })),
       );
+      let isDone = false;
+      let mostWaiting = 0;
+      void asked.finally(() => {
+        isDone = true;
+      });
+      while (!isDone) mostWaiting = Math.max(mostWaiting, await sampled(single, "service_sequences_waiting"));
+      const answers = await asked;
+      assert.ok(mostWaiting > 0, "the requests that wait are counted");
       assert.deepEqual(
         answers.map(({ status }) => status),
         texts.map(() => 200),
