@@ -53,7 +53,8 @@ const typedGrammar = z.discriminatedUnion(
 );
 
 export const grammarField = z
-  .preprocess((sent) => (typeof sent === "string" ? textGrammar(sent) : sent), typedGrammar.nullish())
+  .union([grammarText.transform(textGrammar), typedGrammar])
+  .nullish()
   .meta({ description: "Grammar of the whole output; excludes response_format. A string is a GBNF or Lark grammar." });
 
 /**
