@@ -8,7 +8,6 @@ import { checkAudioDecoder } from "../../../engines/audio-input/audio-thread.ts"
 import type { EngineName } from "../../../engines/engine.ts";
 import type { FetchOptions } from "../../../engines/files/hub/download/fetch-options.ts";
 import { formatOf } from "../../../engines/files/model-format.ts";
-import { encodersOf } from "../../../engines/files/projector/audio-projector.ts";
 import { checkImageLibrary } from "../../../engines/image-input/image-decoder.ts";
 import { type NativeHost, nativeHost } from "../../../engines/llama/native/native-host.ts";
 import { parseLevel } from "../../../engines/quantization/plan/levels.ts";
@@ -26,7 +25,7 @@ import type { ConvertibleModel } from "../quantization/requantize.ts";
 import { diffusionModel, isDiffusionModel } from "./diffusion.ts";
 import { generationDefaults } from "./generation-defaults.ts";
 import { withDeviceLayers } from "./gpu-layers.ts";
-import { modelEngine, resolveSource, specOf, withProjector } from "./model-specs.ts";
+import { modelEngine, resolveSource, specOf, usedEncoders, withProjector } from "./model-specs.ts";
 import { withMtp } from "./mtp.ts";
 import { remoteSettings, vocabularyFile } from "./remote.ts";
 import { isSpeechModel, speechModel } from "./speech.ts";
@@ -154,12 +153,16 @@ export class ModelBuilder {
 }
 
 /** Throws `config_invalid`, before anything is downloaded or converted, if the images or the audio of a model cannot be decoded here. */
-async function checkDecoders({ kind, format: { mmproj } }: Pick<ModelConfig, "kind" | "format">): Promise<void> {
+async function checkDecoders({
+  kind,
+  multimodal,
+  format: { mmproj },
+}: Pick<ModelConfig, "kind" | "multimodal" | "format">): Promise<void> {
   if (mmproj === null) {
     if (kind === "multimodal") checkImageLibrary("kind");
     return;
   }
-  const { images, audio } = await encodersOf(resolve(mmproj));
+  const { images, audio } = await usedEncoders(resolve(mmproj), multimodal);
   if (images) checkImageLibrary("mmproj");
   if (audio) checkAudioDecoder();
 }

@@ -148,7 +148,7 @@ export async function withProjector(
   const { maxEdge, maxNumImages, maxNumFrames, maxNumAudio } = multimodal;
   const { encoderCache: cacheBytes, maxMediaBytesInFlight } = config.troupe;
   const file = { path: projector, cacheBytes, maxMediaBytesInFlight };
-  const encoders = await encodersOf(projector);
+  const encoders = await usedEncoders(projector, multimodal);
   const images = encoders.images && {
     ...(await readProjectorFile(projector)).rules,
     ...{ ...file, maxEdge, maxImages: maxNumImages, maxFrames: maxNumFrames },
@@ -158,6 +158,15 @@ export async function withProjector(
     ...{ ...file, maxAudio: maxNumAudio, maxSeconds: config.speech.maxAudioSecs },
   };
   return { ...spec, ...(images && { images }), ...(audio && { audio }) };
+}
+
+/** Returns which encoders of a projector file are loaded: those that requests may use. */
+export async function usedEncoders(
+  projector: string,
+  { maxNumImages, maxNumAudio }: Pick<ModelConfig["multimodal"], "maxNumImages" | "maxNumAudio">,
+): Promise<{ readonly images: boolean; readonly audio: boolean }> {
+  const { images, audio } = await encodersOf(projector);
+  return { images: images && maxNumImages > 0, audio: audio && maxNumAudio > 0 };
 }
 
 function kvBudget({ pagedAttn: { kvCache, gpuMemoryUtilization } }: Config): KvBudget | null {

@@ -239,16 +239,20 @@ export const multimodalKeys = {
     default: null,
     help: "Maximum edge length of an image in pixels; larger images are scaled down",
   },
-  maxNumImages: { ...integer(1), default: 16, help: "Maximum number of images and videos per request" },
+  maxNumImages: {
+    ...integer(0),
+    default: 16,
+    help: "Maximum number of images and videos per request; 0 = the image encoder is not loaded",
+  },
   maxNumFrames: {
     ...integer(1, 256),
     default: 16,
     help: "Maximum number of frames of a video; of a longer video these are evenly spaced. Each is an image in the prompt",
   },
   maxNumAudio: {
-    ...integer(1),
+    ...integer(0),
     default: 16,
-    help: "Maximum number of audio parts per request, for a model that takes audio",
+    help: "Maximum number of audio parts per request, for a model that takes audio; 0 = the audio encoder is not loaded",
   },
   maxImageLength: {
     ...integer(1),

@@ -131,6 +131,23 @@ for (const engine of ["wasm", "llama"]) {
   });
 }
 
+it("loads only the encoders that requests may use", async () => {
+  const { model, mmproj } = await writeTinyGemma4(folder);
+  const flags = ["-m", model, "--mmproj", mmproj, "--engine", "wasm", "--max-num-audio", "0"];
+  const server = await startServer(flags);
+  try {
+    const { data } = (await (await fetch(`${server.url}/v1/models`)).json()) as {
+      readonly data: readonly { readonly input_modalities: readonly string[] }[];
+    };
+    assert.deepEqual(data[0]?.input_modalities, ["text", "image"]);
+    const { status, body } = await askServer(server, [text, part(wavOfTones(1))]);
+    assert.equal(status, 400);
+    assert.match(body.error.message, /takes no audio.*max_num_audio above 0/);
+  } finally {
+    await server.stop();
+  }
+});
+
 it("refuses an unknown audio projector", async () => {
   const { model, mmproj } = await writeTinyAudioModel(folder, "voxtral");
   const bytes = readFileSync(mmproj);
