@@ -31,7 +31,7 @@ export interface RequestMedia {
    * Absent: an image. Before the prompt is prepared, a video is replaced by its frames, with the keys of frameKey().
    */
   readonly kind?: "video" | "frame" | "audio";
-  /** Of a frame: its time in the video, in seconds. */
+  /** Time of a frame in its video, in seconds; absent for other media. */
   readonly seconds?: number;
   readonly source: MediaSource;
   /** Name of the request's field, for error messages. */

@@ -110,20 +110,24 @@ export class ModelProcess {
   ref(): Ref<ModelProtocol> {
     const refusal = tokenless(this.served);
     if (refusal !== null) throw fromErrorRecord(refusal);
-    if (this.place !== null) return this.#options.system.ref<ModelProtocol>("model", this.place.endpoint);
+    return this.#options.system.ref<ModelProtocol>("model", this.#loaded().endpoint);
+  }
+
+  /** Returns the worker. Throws model_loading, model_state_conflict. */
+  #loaded(): Place<ModelPlaceReady> {
+    if (this.place !== null) return this.place;
     throw fromErrorRecord((this.#supervisor === null ? notLoaded : loading)(this.served.id));
   }
 
   /** Returns the statistics of the current worker. Throws model_loading, model_state_conflict. */
   async currentStatistics(timeoutMs?: number): Promise<ModelStatistics> {
     const options = timeoutMs === undefined ? {} : { timeoutMs };
-    const { served, place } = this;
     // A remote model in text mode has statistics, though it generates no tokens.
     const current =
-      served.textRemote === undefined || place === null
+      this.served.textRemote === undefined
         ? await this.ref().ask("statistics", null, options)
         : await this.#options.system
-            .ref<RemoteTextProtocol>("remoteText", place.endpoint)
+            .ref<RemoteTextProtocol>("remoteText", this.#loaded().endpoint)
             .ask("statistics", null, options);
     this.statistics.seen(current);
     return current;

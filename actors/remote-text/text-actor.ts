@@ -54,12 +54,9 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
 
   readonly generate: Behaviour<RemoteTextProtocol>["generate"] = ({ stream, request }) => {
     const ended = new AbortController();
-    const outlet = new EventOutlet<GenerateEvent>(this.#hub, stream, () => ended.abort());
+    const outlet = new EventOutlet<GenerateEvent>(this.#hub, stream, () => ended.abort(cancelled()));
     void this.#run(request, outlet, ended.signal)
-      .catch((error: unknown) => {
-        this.#ended[ended.signal.aborted ? "cancelled" : "error"]++;
-        outlet.sendLast({ type: "error", error: toErrorRecord(error) });
-      })
+      .catch((error: unknown) => outlet.sendLast({ type: "error", error: toErrorRecord(error) }))
       .finally(() => {
         outlet.end();
         this.#calls.delete(ended);
@@ -82,7 +79,7 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
   };
 
   stop(): void {
-    for (const ended of this.#calls) ended.abort();
+    for (const ended of this.#calls) ended.abort(cancelled());
     for (const { connection } of this.#options.upstreams) connection.close();
   }
 
@@ -98,7 +95,7 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
     // Built before the wait, so that an invalid request is rejected at once.
     const text = chatBody("", request, content);
     const queuedMs = performance.now();
-    await this.#turns.pass(async () => {
+    const run = async (): Promise<void> => {
       const { series, receivedAt } = request;
       const clock = series === null ? null : this.#latencies.open(series, Date.now() - receivedAt, performance.now());
       const result = await this.#attempts(text, (model) => chatBody(model, request, content), request.choices, outlet, {
@@ -109,7 +106,7 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
       const endMs = performance.now();
       const { sentMs, firstMs } = result;
       this.#tokens += result.usage.completionTokens;
-      this.#promptTokens += result.usage.promptTokens - result.usage.cachedTokens;
+      this.#promptTokens += Math.max(0, result.usage.promptTokens - result.usage.cachedTokens);
       for (const reason of result.reasons) this.#ended[reason === "length" ? "length" : "stop"]++;
       const usage: Usage = {
         ...result.usage,
@@ -127,7 +124,13 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
         },
       };
       outlet.sendLast({ type: "done", usage });
-    }, request.client);
+    };
+    try {
+      await this.#turns.pass(run, request.client, signal);
+    } catch (error) {
+      this.#ended[signal.aborted ? "cancelled" : "error"] += request.choices;
+      throw error;
+    }
   }
 
   async #attempts(
@@ -161,12 +164,11 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
       }
       upstream.outstanding++;
       upstream.counts.requests++;
-      if (attempt > 1) upstream.counts.retries++;
       let hasBegun = false;
       const sentMs = performance.now();
       const onFirst = (): void => {
         hasBegun = true;
-        // The events of a server are no tokens, so the time between them is not measured.
+        // The time between events is not measured, because an event may contain several tokens.
         clock?.took(1, performance.now());
         upstream.succeeded();
         // The number of prompt tokens is only known at the end, from the usage.
@@ -175,9 +177,12 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
       const send = async (events: readonly GenerateEvent[]): Promise<void> => {
         for (const event of events) await outlet.send(event);
       };
-      try {
+      const call = async () => {
         const body = bodyFor(await upstream.find(settings.connectTimeoutMs));
-        return { ...(await callText({ upstream, body, choices, settings, signal, send }, onFirst)), sentMs };
+        return await callText({ upstream, body, choices, settings, signal, send }, onFirst);
+      };
+      try {
+        return { ...(await call().finally(() => upstream.outstanding--)), sentMs };
       } catch (error) {
         if (!(error instanceof UpstreamFailure)) throw error;
         if (signal.aborted) throw cancelled();
@@ -186,13 +191,12 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
         if (error.kind === "refused") throw refusedByServer(upstream.url, error);
         if (hasBegun || attempt > settings.retries)
           throw attemptsFailed(upstream.url, error, attempt, hasBegun ? 1 : 0);
+        upstream.counts.retries++;
         avoided.add(upstream);
         if (avoided.size === upstreams.length) {
           avoided.clear();
           await sleep(retryDelayMs(attempt, error));
         }
-      } finally {
-        upstream.outstanding--;
       }
     }
   }

@@ -38,7 +38,8 @@ export class TextUpstream {
   }
 
   get statistics(): RemoteUrlStatistics {
-    return { url: this.url, up: this.isUp ? 1 : 0, outstanding: this.outstanding, ...this.counts };
+    const up = this.isUp && !this.#isTrying ? 1 : 0;
+    return { url: this.url, up, outstanding: this.outstanding, ...this.counts };
   }
 
   succeeded(): void {

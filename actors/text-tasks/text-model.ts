@@ -189,11 +189,16 @@ export class TextModel {
     const room = this.#roomFor(request);
     const tokens: number[] = [];
     const tiles: TileSpan[] = [];
-    const addText = (part: string, addsBos: boolean) => {
-      for (const token of this.vocabulary.encodePrompt({ text: part, marker }, addsBos)) tokens.push(token);
+    let pending = "";
+    const encodePending = () => {
+      // The beginning of the prompt may be an image.
+      if (pending === "" && tokens.length > 0) return;
+      const isFirst = tokens.length === 0;
+      for (const token of this.vocabulary.encodePrompt({ text: pending, marker }, isFirst)) tokens.push(token);
+      pending = "";
     };
-    texts.forEach((part, i) => {
-      addText(part, i === 0);
+    texts.forEach((text, i) => {
+      pending += text;
       const key = keys[i];
       if (key === undefined) return;
       const found = mediaOf(media, key);
@@ -203,16 +208,23 @@ export class TextModel {
           "an image, a video or audio of an earlier request is missing; send it again",
           { param },
         );
+      // The texts of frames are encoded with the text around them, as in transformers; the tags of other media alone, as in llama.cpp.
+      const joins = found.some(({ seconds }) => seconds !== null);
+      if (!joins) encodePending();
       for (const part of this.#partsOf(found)) {
         if (tokens.length > room) throw this.#tooLong(tokens.length, request, "at least ");
-        if (typeof part === "string") addText(part, false);
-        else {
+        if (typeof part === "string") {
+          pending += part;
+          if (!joins) encodePending();
+        } else {
+          encodePending();
           const from = tokens.length;
           for (const token of placeholders(part.item, part.tile)) tokens.push(token);
           tiles.push({ from, to: tokens.length, digest: part.item.digest, tile: part.tile });
         }
       }
     });
+    encodePending();
     return { prompt: this.#fitting(Int32Array.from(tokens), room, request), tiles };
   }
 

@@ -48,7 +48,7 @@ export class MediaServer {
     const config = join(folder, "troupe.toml");
     writeFileSync(
       config,
-      `command = "serve"\n[server]\nport = 0\nhost = "127.0.0.1"\n[speech]\nmax_audio_bytes = "64MiB"\n` +
+      `command = "serve"\n[server]\nport = 0\nhost = "127.0.0.1"\n[speech]\nmax_audio_bytes = "49MiB"\n` +
         `[troupe]\nengine = "wasm"\nthreads = 1\n${model("image", image, mmproj)}${model("audio", audio.model, audio.mmproj)}` +
         model("whisper", join(folder, "whisper")),
     );

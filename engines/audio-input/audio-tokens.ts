@@ -31,7 +31,7 @@ export function tooManyAudioParts(count: number, maxAudio: number, param: string
 /** Returns the error for a request with audio if the model accepts none and the server cannot transcribe it. */
 export function takesNoAudio(id: string, param: string): ServerError {
   const message =
-    `model "${id}" takes no audio: it was loaded without an audio projector file; load it with --mmproj and a max_num_audio above 0, or serve ` +
+    `model "${id}" takes no audio: it was loaded without an audio encoder; load it with --mmproj and a max_num_audio above 0, or serve ` +
     "a Whisper model, which transcribes input_audio";
   return new ServerError("unsupported", message, { param });
 }

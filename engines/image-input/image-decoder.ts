@@ -43,7 +43,7 @@ export interface CutOptions {
   readonly client: string;
   /** Longest edge in pixels, to which a larger image is scaled; null = no limit. */
   readonly maxEdge: number | null;
-  /** Whether the image is a frame of a video: it is not cut into a grid, because a video has many. */
+  /** Whether the image is a frame of a video, which becomes a single tile, as in the training of the models. */
   readonly isFrame: boolean;
 }
 

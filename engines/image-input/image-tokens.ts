@@ -90,6 +90,6 @@ export function tooManyImages(count: number, maxImages: number, param: string): 
 
 /** Returns the error for a request with images or videos to a model that was loaded without a projector. */
 export function takesNoImages(id: string, param: string): ServerError {
-  const message = `model "${id}" takes text, not images or videos: load it with a projector file (--mmproj), or a folder in safetensors with --kind multimodal, and a max_num_images above 0`;
+  const message = `model "${id}" takes text, not images or videos: load it with a max_num_images above 0, and a projector file (--mmproj) or a folder in safetensors with --kind multimodal`;
   return new ServerError("unsupported", message, { param });
 }

@@ -17,16 +17,29 @@ export class Gate {
 
   /**
    * Starts the run when the number of active runs is below the limit. Waiting clients take turns. Runs of one client start in
-   * the order of their arrival. When a run ends, the next one starts in the next turn of the event loop.
+   * the order of their arrival. When a run ends, the next one starts in the next turn of the event loop. Rejects with the reason of
+   * `signal` if it is aborted before the run starts.
    */
-  async pass<T>(run: () => Promise<T>, client = ""): Promise<T> {
+  async pass<T>(run: () => Promise<T>, client = "", signal?: AbortSignal): Promise<T> {
+    signal?.throwIfAborted();
     if (this.#free > 0) this.#free--;
-    else await new Promise<void>((enter) => this.#waiting.add({ client, enter }, false));
+    else await this.#turn(client, signal);
     try {
       return await run();
     } finally {
       setImmediate(this.#leave);
     }
+  }
+
+  #turn(client: string, signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((enter, reject) => {
+      const waiting = { client, enter };
+      this.#waiting.add(waiting, false);
+      const giveUp = (): void => {
+        if (this.#waiting.remove(waiting)) reject(signal?.reason);
+      };
+      signal?.addEventListener("abort", giveUp, { once: true });
+    });
   }
 
   readonly #leave = (): void => {

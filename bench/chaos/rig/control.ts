@@ -1,6 +1,6 @@
-// Module that a server of the chaos suite loads before its own code (`node --import`). Node loads it on every thread, and in the
-// server's own Node processes. It carries out orders of the rig: on the server's main thread, which receives them, or on the
-// threads of a name. Node's inspector could do the same, but a process can crash if a thread ends while its inspector is in use.
+// Module that a server of the chaos suite loads before its own code (`node --import`), on its main thread and on its worker threads. It
+// carries out orders of the rig: on the main thread, which receives them, or on the threads of a name. Node's inspector could do the same,
+// but a server can crash when a connection to its inspector ends.
 
 import { writeHeapSnapshot } from "node:v8";
 import { BroadcastChannel, isMainThread, workerData } from "node:worker_threads";
@@ -22,39 +22,52 @@ export interface Order {
   readonly order: ThreadOrder | HeapQuestion;
 }
 
-/** Reply to a message: `heapBytes` for a question, 0 for an order, which the main thread has passed on. */
+/** Reply to a message. `done`: the heap's bytes for a question; for an order, 1 if a thread with its name has started, else 0. */
 export interface Reply {
   readonly number: number;
-  readonly heapBytes: number;
+  readonly done: number;
 }
+
+/** Message between threads: an order, or the name of a thread that has started. */
+type ThreadMessage = ThreadOrder | { readonly started: string };
 
 const channel = new BroadcastChannel("chaos orders");
 // Neither the channel nor the connection to the rig keeps a thread alive.
 channel.unref();
+/** Names of the threads that have started. */
+const threads = new Set<string>();
 
 if (isMainThread) {
-  // The server's own Node processes load this module too, and talk to the server on their channel.
-  if (/troupe\.mjs$/.test(process.argv[1] ?? "")) {
-    process.on("message", ({ number, order }: Order) => {
-      const heapBytes = "thread" in order ? passedOn(order) : heapUsed(order);
-      process.send?.({ number, heapBytes } satisfies Reply);
-    });
-    process.channel?.unref();
-  }
-} else {
-  const { name } = (workerData ?? {}) as { readonly name?: string };
   channel.onmessage = ({ data }) => {
-    const { thread, blockMs } = data as ThreadOrder;
-    if (thread !== name) return;
-    if (blockMs === null) process.exit(1);
-    const end = performance.now() + blockMs;
+    const message = data as ThreadMessage;
+    if ("started" in message) threads.add(message.started);
+  };
+  process.on("message", ({ number, order }: Order) => {
+    const done = "thread" in order ? passedOn(order) : heapUsed(order);
+    process.send?.({ number, done } satisfies Reply);
+  });
+  process.channel?.unref();
+} else {
+  const name = threadName();
+  channel.postMessage({ started: name } satisfies ThreadMessage);
+  channel.onmessage = ({ data }) => {
+    const message = data as ThreadMessage;
+    if ("started" in message || message.thread !== name) return;
+    if (message.blockMs === null) process.exit(1);
+    const end = performance.now() + message.blockMs;
     while (performance.now() < end);
   };
 }
 
+/** Returns the name of this worker thread. Places have it in their data; text workers are known by their module. */
+function threadName(): string {
+  const { name, module } = (workerData ?? {}) as { readonly name?: string; readonly module?: string };
+  return name ?? (module?.includes("/text-tasks/") ? "text" : "other");
+}
+
 function passedOn(order: ThreadOrder): number {
   channel.postMessage(order);
-  return 0;
+  return threads.has(order.thread) ? 1 : 0;
 }
 
 function heapUsed({ snapshot }: HeapQuestion): number {

@@ -142,21 +142,23 @@ export class ChaosServer {
    * server has ended.
    */
   async order(order: ThreadOrder): Promise<void> {
-    if (this.isUp) await this.#sent(order);
+    if (!this.isUp) return;
+    const reply = await this.#sent(order);
+    if (reply?.done === 0) throw new Error(`no thread of the server has had the name ${order.thread}`);
   }
 
   /** Returns the bytes that the main thread's heap uses after a garbage collection, and writes its snapshot to a path, if given. */
   async heapBytes(snapshot: string | null = null): Promise<number> {
     const reply = await this.#sent({ snapshot });
     if (reply === null) throw new Error("the server ended before it reported its heap");
-    return reply.heapBytes;
+    return reply.done;
   }
 
   /** Sends a message to the server's main thread. Returns the reply, or null if the server ends before. */
   async #sent(order: Order["order"]): Promise<Reply | null> {
     const child = this.#child;
     const number = this.#orders++;
-    if (child === null || !child.connected) return null;
+    if (child === null || this.exit !== null || !child.connected) return null;
     const replies = on(child, "message", { close: ["exit"], signal: AbortSignal.timeout(replyLimitMs) });
     child.send({ number, order } satisfies Order, () => {});
     for await (const [message] of replies) {

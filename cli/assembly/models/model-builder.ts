@@ -159,7 +159,7 @@ async function checkDecoders({
   format: { mmproj },
 }: Pick<ModelConfig, "kind" | "multimodal" | "format">): Promise<void> {
   if (mmproj === null) {
-    if (kind === "multimodal") checkImageLibrary("kind");
+    if (kind === "multimodal" && multimodal.maxNumImages > 0) checkImageLibrary("kind");
     return;
   }
   const { images, audio } = await usedEncoders(resolve(mmproj), multimodal);

@@ -139,16 +139,16 @@ export async function withProjector(
   projector: string | null,
 ): Promise<ModelSpec> {
   if (projector === null) return spec;
-  if (spec.mtp) {
+  const { maxEdge, maxNumImages, maxNumFrames, maxNumAudio } = multimodal;
+  const { encoderCache: cacheBytes, maxMediaBytesInFlight } = config.troupe;
+  const file = { path: projector, cacheBytes, maxMediaBytesInFlight };
+  const encoders = await usedEncoders(projector, multimodal);
+  if (spec.mtp && (encoders.images || encoders.audio)) {
     const message =
       "images and audio (mmproj, kind multimodal) cannot be combined with multi-token prediction (mtp_model, mtp_n_predict): " +
       "remove one of them";
     throw new ServerError("config_invalid", message, { param: "mmproj" });
   }
-  const { maxEdge, maxNumImages, maxNumFrames, maxNumAudio } = multimodal;
-  const { encoderCache: cacheBytes, maxMediaBytesInFlight } = config.troupe;
-  const file = { path: projector, cacheBytes, maxMediaBytesInFlight };
-  const encoders = await usedEncoders(projector, multimodal);
   const images = encoders.images && {
     ...(await readProjectorFile(projector)).rules,
     ...{ ...file, maxEdge, maxImages: maxNumImages, maxFrames: maxNumFrames },

@@ -24,6 +24,8 @@ export async function prepareProjector(source: string, preparation: Preparation)
       log.info({ model: model.id }, "the model can take images: set kind = multimodal");
     return null;
   }
+  const { maxNumImages, maxNumAudio } = model.multimodal;
+  if (maxNumImages === 0 && maxNumAudio === 0) return null;
   if (!isCheckpoint) {
     const message = "kind multimodal expects mmproj, the projector file of the model: set it";
     throw new ServerError("config_invalid", message, { param: "kind" });

@@ -247,7 +247,7 @@ export const multimodalKeys = {
   maxNumFrames: {
     ...integer(1, 256),
     default: 16,
-    help: "Maximum number of frames of a video; of a longer video these are evenly spaced. Each is an image in the prompt",
+    help: "Maximum number of frames of a video; of a longer video these are evenly spaced. Each takes one tile in the prompt",
   },
   maxNumAudio: {
     ...integer(0),

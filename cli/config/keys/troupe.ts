@@ -62,7 +62,7 @@ export const troupeKeys = {
     ...byteSize(2 ** 20),
     default: 2 ** 30,
     defaultSays: "`1GiB`",
-    help: "Maximum memory for embeddings of the images, videos and audio of the requests in progress, per model",
+    help: "Memory for embeddings of the images, videos and audio of the requests in progress, per model; while more is used, further files are refused",
   },
   prefixCacheDir: {
     ...folder,

@@ -57,11 +57,12 @@ export function byteSize(minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
     z.int().min(minimum).max(maximum),
   );
   const orNone = minimum === 0 ? ", or 0" : "";
-  const atMost = maximum === Number.MAX_SAFE_INTEGER ? "such as 512MiB or 4GiB" : `of at most ${maximum / 2 ** 20}MiB`;
+  const isLimited = maximum < Number.MAX_SAFE_INTEGER;
+  const mib = `${maximum / 2 ** 20}MiB`;
   return {
     type,
-    expects: `an amount of bytes ${atMost}${orNone}`,
-    shows: "4GiB",
+    expects: `an amount of bytes ${isLimited ? `of ${minimum} to ${mib}` : "such as 512MiB or 4GiB"}${orNone}`,
+    shows: isLimited ? mib : "4GiB",
     read: (text: string): unknown => (/^\d+$/.test(text) ? Number(text) : text),
   };
 }

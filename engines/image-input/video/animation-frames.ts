@@ -28,8 +28,8 @@ runImageProgram<AnimationHead>(async (sharp, bytes) => {
   for (const page of sampledIndices(pages, Number(values.frames))) {
     const image = open(page).resize(edge, edge, { fit: "inside", withoutEnlargement: true });
     const part = await image.png({ compressionLevel: 1 }).toBuffer();
-    // Each page is shown for its delay, in milliseconds.
-    const seconds = delay.slice(0, page).reduce((sum, ms) => sum + ms, 0) / 1000;
+    // Each page is shown for its delay, in milliseconds. Without one, browsers show it for 100 ms.
+    const seconds = delay.slice(0, page).reduce((sum, ms) => sum + (ms > 10 ? ms : 100), 0) / 1000;
     parts.push(part);
     frames.push({ size: part.length, seconds });
   }

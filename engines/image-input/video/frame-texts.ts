@@ -55,10 +55,13 @@ const small =
   );
 const tens = " ten twenty thirty forty fifty sixty seventy eighty ninety".split(" ");
 
-/** Returns a number below 100 in words; larger ones in digits. */
+/** Returns a number below 1000 in words. */
 function inWords(count: number): string {
-  if (count >= 100) return String(count);
   if (count < small.length) return small[count] as string;
-  const unit = count % 10;
-  return `${tens[Math.floor(count / 10)]}${unit === 0 ? "" : `-${small[unit]}`}`;
+  if (count < 100) {
+    const unit = count % 10;
+    return `${tens[Math.floor(count / 10)]}${unit === 0 ? "" : `-${small[unit]}`}`;
+  }
+  const rest = count % 100;
+  return `${small[Math.floor(count / 100)]} hundred${rest === 0 ? "" : ` and ${inWords(rest)}`}`;
 }

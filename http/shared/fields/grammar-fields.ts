@@ -53,7 +53,7 @@ const typedGrammar = z.discriminatedUnion(
 );
 
 export const grammarField = z
-  .union([grammarText.transform(textGrammar), typedGrammar])
+  .union([grammarText.transform(textGrammar), typedGrammar], { error: expected("a grammar") })
   .nullish()
   .meta({ description: "Grammar of the whole output; excludes response_format. A string is a GBNF or Lark grammar." });
 

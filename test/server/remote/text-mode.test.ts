@@ -223,6 +223,8 @@ describe("a model on servers that give text only", { timeout: 240_000 }, () => {
   });
 
   it("rejects requests that need token ids, with a specific error", async () => {
+    const failed = 'service_sequences_completed_total{reason="error"';
+    const before = await sampled(near, failed);
     for (const [field, asked] of [
       ["logit_bias", { logit_bias: { 5: 1 } }],
       ["logprobs", { logprobs: true }],
@@ -235,6 +237,7 @@ describe("a model on servers that give text only", { timeout: 240_000 }, () => {
     }
     const completion = await post(near, "/v1/completions", { prompt: "a", max_tokens: 2 });
     assert.deepEqual([completion.status, completion.body.error?.code], [400, "unsupported"]);
+    assert.equal(await sampled(near, failed), before, "no generation has failed");
     const embedding = await post(near, "/v1/embeddings", { input: "a" });
     assert.equal(embedding.status, 400, JSON.stringify(embedding.body));
   });
@@ -245,8 +248,11 @@ describe("a model on servers that give text only", { timeout: 240_000 }, () => {
     const added = proxies.map(({ chats }, i) => chats - (counts[i] ?? 0));
     assert.deepEqual([...added].sort(), [0, 4], "one of them has all");
     const used = proxies[added.indexOf(4)] as ChatOnly;
+    const retries = `service_remote_retries_total{url="http://127.0.0.1:${used.port}"}`;
+    const before = await sampled(near, retries);
     used.fault = 503;
     assert.equal((await chat(near, { max_tokens: 1 })).status, 200);
+    assert.equal((await sampled(near, retries)) - before, 1, "the retry counts on the server that failed");
     for (const proxy of proxies) proxy.fault = 429;
     const busy = await chat(near, {});
     assert.deepEqual([busy.status, busy.body.error?.code], [429, "queue_full"]);
@@ -272,9 +278,10 @@ describe("a model on servers that give text only", { timeout: 240_000 }, () => {
       );
       let isDone = false;
       let mostWaiting = 0;
-      void asked.finally(() => {
+      const done = () => {
         isDone = true;
-      });
+      };
+      asked.then(done, done);
       while (!isDone) mostWaiting = Math.max(mostWaiting, await sampled(single, "service_sequences_waiting"));
       const answers = await asked;
       assert.ok(mostWaiting > 0, "the requests that wait are counted");
@@ -282,6 +289,29 @@ describe("a model on servers that give text only", { timeout: 240_000 }, () => {
         answers.map(({ status }) => status),
         texts.map(() => 200),
       );
+
+      // Requests that are cancelled while they wait leave the queue at once.
+      const headers = { "content-type": "application/json" };
+      const body = JSON.stringify({ messages, stream: true, max_tokens: 2000 });
+      const [first, ...others] = Array.from({ length: 4 }, () => {
+        const abort = new AbortController();
+        fetch(`${single.url}/v1/chat/completions`, { method: "POST", headers, body, signal: abort.signal })
+          .then((reply) => reply.text())
+          .catch(() => {});
+        return abort;
+      });
+      const until = async (waiting: number) => {
+        const end = Date.now() + 10_000;
+        while ((await sampled(single, "service_sequences_waiting")) !== waiting) {
+          assert.ok(Date.now() < end, `${waiting} requests wait`);
+          await sleep(10);
+        }
+      };
+      await until(3);
+      for (const abort of others) abort.abort();
+      await until(0);
+      assert.equal(await sampled(single, "service_sequences_running"), 1);
+      first?.abort();
     } finally {
       await single.stop();
     }

@@ -29,5 +29,7 @@ it("SmolVLM's introduction has the number of frames in words, and the length of 
     ).before[0];
   assert.match(introductionOf(16) ?? "", /series of sixteen frames from a 0:15:00/);
   assert.match(introductionOf(40) ?? "", /series of forty frames/);
+  assert.match(introductionOf(128) ?? "", /series of one hundred and twenty-eight frames/);
+  assert.match(introductionOf(200) ?? "", /series of two hundred frames/);
   assert.match(introductionOf(64) ?? "", /series of sixty-four frames from a 1:03:00/);
 });

@@ -73,6 +73,11 @@ describe("the times of frames", () => {
     assert.deepEqual(await timesOf(greyVideo(21, "late.ts", ["-output_ts_offset", "3"])), ["0.0", "2.0", "4.0"]);
   });
 
+  it("of an animation without delays are those of browsers", async () => {
+    const gif = await greyAnimation(21, "gif", Array(21).fill(0));
+    assert.deepEqual(await timesOf(gif, new VideoFrames(null)), ["0.0", "1.0", "2.0"]);
+  });
+
   it("of an animation follow from the delays of its pages", async () => {
     const delays = [500, 1500, 1000, 1000, 1000];
     for (const format of ["gif", "webp"] as const) {

@@ -120,7 +120,7 @@ describe("a text model", () => {
     const model = await openTextModel({ ...message, ready }, "{% for m in messages %}{{ m.content }}{% endfor %}");
     const prompt = {
       kind: "chat",
-      messages: [{ role: "user", content: "hi", media: [{ at: 0, key: "v" }] }],
+      messages: [{ role: "user", content: "see hi", media: [{ at: 4, key: "v" }] }],
       templateArguments: {},
     } as const;
     const media = [0, 1.25].map((seconds, i) => {
@@ -134,8 +134,19 @@ describe("a text model", () => {
       };
     });
     const shown = model.prompt(request({ prompt, maxTokens: 1 }), () => {}, media);
-    const text = [...shown.prompt].map((token) => (token < 0 ? "*" : model.vocabulary.tokenText(token))).join("");
-    assert.equal(text.replaceAll("▁", " ").trim(), "Frame1: <img>**</img>\nFrame2: <img>**</img>hi");
+    const { vocabulary } = model;
+    const encoded = (text: string, isFirst = false) => [
+      ...vocabulary.encodePrompt({ text, marker: "\u0000" }, isFirst),
+    ];
+    // The texts between two frames are encoded as one text.
+    assert.deepEqual(
+      [...shown.prompt].map((token) => Math.max(token, -1)),
+      [
+        ...[...encoded("see Frame1: <img>", true), -1, -1],
+        ...[...encoded("</img>\nFrame2: <img>"), -1, -1],
+        ...encoded("</img>hi"),
+      ],
+    );
     assert.equal(shown.tiles?.length, 2);
   });
 

@@ -152,7 +152,7 @@ describe("values", () => {
     // No request body is that large.
     assertRefused(
       { flags: { "--max-audio-bytes": "50MiB" } },
-      /^--max-audio-bytes expects an amount of bytes of at most 49MiB/,
+      /^--max-audio-bytes expects an amount of bytes of 1024 to 49MiB/,
     );
     const { kvSwap, prefixCacheDir, prefixCacheDisk } = resolve({}).troupe;
     assert.deepEqual([kvSwap, prefixCacheDir, prefixCacheDisk], [2 ** 30, null, 4 * 2 ** 30]);

@@ -86,6 +86,8 @@ describe("the output grammar of a request", () => {
     ],
     [{ grammar: { type: "abnf", value: "" } }, /^grammar\S*: expected one of "regex"/],
     [{ grammar: { type: "regex", value: "" } }, /^grammar\.value: expected a string that is not empty/],
+    [{ grammar: 5 }, /^grammar: expected a grammar, got 5/],
+    [{ grammar: "" }, /^grammar: expected a string that is not empty/],
     [
       { grammar: { type: "regex", value: "a" }, response_format: { type: "json_object" } },
       /^grammar: cannot be combined with response_format/,

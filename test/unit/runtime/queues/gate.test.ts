@@ -27,6 +27,27 @@ describe("a gate", () => {
     assert.ok(begun.indexOf("b1") < begun.indexOf("a5") && begun.indexOf("c1") < begun.indexOf("a5"), String(begun));
   });
 
+  it("lets a run that waits be given up, and passes its turn to the next one", async () => {
+    const gate = new Gate(1);
+    const begun: string[] = [];
+    const [stop, late] = [new AbortController(), new AbortController()];
+    let end = () => {};
+    const running = gate.pass(() => new Promise<void>((resolve) => (end = resolve)));
+    const given = gate.pass(async () => void begun.push("given up"), "", stop.signal);
+    const next = gate.pass(async () => void begun.push("next"), "", late.signal);
+    stop.abort(new Error("given up"));
+    await assert.rejects(given, /given up/);
+    end();
+    await Promise.all([running, next]);
+    late.abort();
+    assert.deepEqual(begun, ["next"]);
+    await assert.rejects(
+      gate.pass(async () => {}, "", stop.signal),
+      /given up/,
+    );
+    assert.equal(await gate.pass(async () => "again"), "again");
+  });
+
   it("passes the place of a failed run to the next one", async () => {
     const gate = new Gate(1);
     const failing = gate.pass(() => Promise.reject(new Error("no")));
