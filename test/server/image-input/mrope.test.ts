@@ -95,8 +95,17 @@ for (const [engine, projector] of cases) {
       const alone = await ask(plain, [{ role: "user", content: [text] }]);
       const shown = [{ role: "user", content: [text, video] }] as const;
       const expected = await ask(plain, shown);
-      // A frame of 64 x 64 pixels is enlarged to 3 x 3 embeddings, plus one token before and one after them.
-      assert.equal(expected.promptTokens, alone.promptTokens + frames * (9 + 2));
+      // A frame of 64 x 64 pixels is enlarged to 3 x 3 embeddings, plus one token before and one after them. Qwen3-VL's frames
+      // follow a text with their time.
+      const times = projector === "qwen3vl_merger" ? ["0.0", "0.1", "0.2"] : [];
+      const counts = await Promise.all(
+        times.map(async (time) => {
+          const body = { prompt: `<${time} seconds>`, add_special_tokens: false };
+          return (await post(plain, "/tokenize", body)).body as unknown as { readonly count: number };
+        }),
+      );
+      const timeTokens = counts.reduce((sum, { count }) => sum + count, 0);
+      assert.equal(expected.promptTokens, alone.promptTokens + frames * (9 + 2) + timeTokens);
       const next = [
         ...shown,
         { role: "assistant", content: expected.text },
