@@ -5,7 +5,7 @@ import { loraAdapterListSchema, loraAdapterSchema } from "./response.ts";
 
 const ONLY_IF_ALLOWED =
   "Served only if SERVICE_ALLOW_RUNTIME_LORA_UPDATING is 1, true, yes or on; otherwise 404. " +
-  "There is no authentication: do not expose it without a proxy that authenticates.";
+  "Every client may call it, or with API keys every client that has one.";
 
 /** Errors that every LoRA route may return. */
 const ofModels = ["model_not_found", "lora_runtime_unavailable", "unsupported"] as const;
