@@ -239,7 +239,14 @@ const agentRoutes: readonly Route[] = [
     handler: uploadFile,
     operation: uploadFileOperation,
   },
-  { method: "GET", path: "/v1/files", kind: "resource", handler: listFiles, operation: listFilesOperation },
+  {
+    method: "GET",
+    path: "/v1/files",
+    kind: "resource",
+    setting: "servesLists",
+    handler: listFiles,
+    operation: listFilesOperation,
+  },
   {
     method: "GET",
     path: "/v1/files/{file_id}",

@@ -4,7 +4,14 @@ import { randomBytes } from "node:crypto";
 import { wallTime } from "../../runtime/clock.ts";
 import type { Bucket } from "../../runtime/store/bucket/bucket.ts";
 import type { Part, Store } from "../../runtime/store/store.ts";
-import { type FileContent, type Files, type FileToStore, fileLimits, type StoredFile } from "../api/agent/files.ts";
+import {
+  type FileContent,
+  type Files,
+  type FileToStore,
+  fileIdPattern,
+  fileLimits,
+  type StoredFile,
+} from "../api/agent/files.ts";
 import { checkedFileName } from "../files/file-name.ts";
 import { formatOf, mimeTypeOf } from "../files/file-type.ts";
 import type { FileContents } from "./file-contents.ts";
@@ -159,7 +166,8 @@ export class FileStore implements Files {
     const { bucket = null } = this.#options;
     if (bucket === null) return;
     for await (const { name, changedAt } of bucket.list()) {
-      if (!kept.has(name) && isFileId(name) && changedAt <= this.#diskNow() - ORPHAN_MS) await bucket.remove(name);
+      if (!kept.has(name) && fileIdPattern.test(name) && changedAt <= this.#diskNow() - ORPHAN_MS)
+        await bucket.remove(name);
     }
   }
 
@@ -233,11 +241,6 @@ export class FileStore implements Files {
     // Sorted by expiry, which follows from the creation time and is more precise (ms) than `createdAt` (s).
     return files.sort((one, other) => one.expiresAt - other.expiresAt).map(({ head }) => head);
   }
-}
-
-/** Returns whether an object name in the bucket is that of a file. Objects of other programs must not be touched. */
-function isFileId(name: string): boolean {
-  return /^file[-_][A-Za-z0-9_-]{1,123}$/.test(name);
 }
 
 function sizeOf(files: readonly StoredFile[]): number {

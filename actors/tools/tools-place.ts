@@ -16,7 +16,7 @@ export async function start(place: PlaceContext<ToolsThreadInit>): Promise<Isola
   const warn = (fields: object, message: string): void => place.progress({ fields, message });
   const sandbox = openSandbox(init.sandbox, warn);
   try {
-    const folders = new WorkFolders(init.folder, init.userFolder);
+    const folders = new WorkFolders(init.folder, init.sandbox.maxDiskMb * 2 ** 20, init.userFolder);
     await folders.removeAll().catch((error: unknown) => {
       warn({ reason: String(error) }, "a folder that an earlier tools thread has left could not be removed");
     });

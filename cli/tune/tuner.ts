@@ -191,7 +191,10 @@ async function localModel(config: Config, name: string, revision: string | null)
         ...(await resolveModel(model.modelId, { environment, hfCache, quantizedFile })),
       };
     }
-    const local = await findLocalModel(name, null);
+    // The error of another file would contain its first bytes.
+    const local = await findLocalModel(name, null).catch(() => {
+      throw new ServerError("model_not_found", "it is not a model file, or cannot be read");
+    });
     if (local !== null) return { model, modelId: name, path: local };
     // Only names on the hub are looked up, because other sources would install packages or run other programs.
     if (!/^[\w.-]+\/[\w.-]+(?::.+)?$/.test(name))

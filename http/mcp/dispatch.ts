@@ -10,8 +10,8 @@ import { UNKNOWN_FIELDS_HEADER } from "../shared/unknown-fields.ts";
 /** Maximum characters of a collected response body; limited because the conversion to a tool result makes several copies. */
 const MAX_BODY_LENGTH = 8 * 2 ** 20;
 
-/** Headers of the caller that are forwarded to the route: API key and trace context. */
-const passedHeaders = ["authorization", "x-api-key", "traceparent", "tracestate"];
+/** Headers of the caller that are forwarded to the route: host, API key and trace context. */
+const passedHeaders = ["host", "authorization", "x-api-key", "traceparent", "tracestate"];
 
 export interface InnerRequest {
   readonly path: string;

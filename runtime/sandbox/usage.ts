@@ -10,7 +10,8 @@ export interface DiskUsage {
 }
 
 /**
- * Returns the usage of folders; counting ends when it exceeds `limit`. A folder that is removed during the count has size 0.
+ * Returns the usage of folders; counting ends when it exceeds `limit`. A folder that is removed during the count has size 0. A folder that
+ * cannot be listed (no permission, too long a path) could hide any size, so it counts as infinite.
  */
 export function diskUsage(folders: readonly string[], limit: DiskUsage): DiskUsage {
   let bytes = 0;
@@ -20,8 +21,10 @@ export function diskUsage(folders: readonly string[], limit: DiskUsage): DiskUsa
     let found: Dirent[];
     try {
       found = readdirSync(folder, { withFileTypes: true });
-    } catch {
-      continue;
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === "ENOENT" || code === "ENOTDIR") continue;
+      return { bytes: Number.POSITIVE_INFINITY, entries };
     }
     entries += found.length;
     for (const entry of found) {

@@ -5,6 +5,8 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { PromptChanges } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
+import { Gate } from "../../../runtime/queues/gate.ts";
+import { KeyedGates } from "../../../runtime/queues/keyed-gates.ts";
 import type { InputFile } from "../../api/agent/agents.ts";
 import { type Files, fileLimits, type StoredFile } from "../../api/agent/files.ts";
 import type { FileToMount } from "../../api/agent/tools.ts";
@@ -14,6 +16,12 @@ export type FetchFile = (
   url: string,
   signal: AbortSignal,
 ) => Promise<{ readonly name: string; readonly content: Uint8Array }>;
+
+/** Maximum number of files that are loaded from URLs at the same time: of one client, and of all. Each takes as much memory as its size. */
+const maxClientLoads = 4;
+const maxLoads = 8;
+const clientGates = new KeyedGates(maxClientLoads);
+const gate = new Gate(maxLoads);
 
 export interface InputRun {
   readonly client: string;
@@ -28,7 +36,10 @@ export interface PreparedFiles {
   readonly ids: readonly string[];
 }
 
-/** Stores the files and returns their descriptions. Throws invalid_value if a file is unknown or cannot be used. */
+/**
+ * Stores the files and returns their descriptions. Throws invalid_value if there are too many files, or if one is unknown or cannot be
+ * used.
+ */
 export async function prepareFiles(
   inputs: readonly InputFile[],
   files: Files,
@@ -36,10 +47,16 @@ export async function prepareFiles(
   run: InputRun,
 ): Promise<PreparedFiles> {
   const notes: { at: number; text: string }[] = [];
-  const mounts: FileToMount[] = [];
+  /** Files by name: a later file replaces an earlier one of the same name. */
+  const mounts = new Map<string, FileToMount>();
   const ids: string[] = [];
   let left: number = fileLimits.requestPreviewCharacters;
+  if (inputs.length > fileLimits.maxInputFiles) {
+    const message = `expected at most ${fileLimits.maxInputFiles} files in a request, got ${inputs.length}; send fewer`;
+    throw new ServerError("invalid_value", message, { param: "files" });
+  }
   for (const input of inputs) {
+    if (run.signal.aborted) throw new ServerError("cancelled", "the request was cancelled while its files were read");
     const file = await storedFile(input, files, fetchFile, run);
     const found = await files.content(file.id);
     if (found?.kind !== "content") throw unknownFile(file.id);
@@ -47,10 +64,10 @@ export async function prepareFiles(
       file.preview === null ? null : file.preview.slice(0, Math.min(fileLimits.inputPreviewCharacters, left));
     left -= preview?.length ?? 0;
     notes.push({ at: input.message, text: noteOf(file, preview) });
-    mounts.push({ name: file.name, path: found.path });
+    mounts.set(file.name, { name: file.name, path: found.path });
     if (!ids.includes(file.id)) ids.push(file.id);
   }
-  return { notes, mounts, ids };
+  return { notes, mounts: [...mounts.values()], ids };
 }
 
 async function storedFile(input: InputFile, files: Files, fetchFile: FetchFile, run: InputRun): Promise<StoredFile> {
@@ -62,7 +79,18 @@ async function storedFile(input: InputFile, files: Files, fetchFile: FetchFile, 
       param: "file_id",
     });
   }
-  const { name, content } = "url" in input ? await fetched(input, fetchFile, run.signal) : input;
+  if (!("url" in input)) return await added(input, files, run);
+  // The content stays in memory until it is stored.
+  const load = async () => await added(await fetched(input, fetchFile, run.signal), files, run);
+  return await clientGates.pass(run.client, () => gate.pass(load, run.client, run.signal));
+}
+
+/** Stores a content of the request. */
+async function added(
+  { name, content }: { readonly name: string; readonly content: Uint8Array },
+  files: Files,
+  run: InputRun,
+): Promise<StoredFile> {
   // The id is a digest of the file, so a file that a client sends again with each request is stored once, and the prompt stays the same.
   const id = `file-${createHash("sha256").update(`${run.client}\0${name}\0`).update(content).digest("hex").slice(0, 32)}`;
   const known = await files.content(id);

@@ -13,12 +13,17 @@ export const fileLimits = {
   maxInlineBytes: 8 * 2 ** 20,
   /** Maximum total size in bytes of the contents included in one run's events. Further files are announced without content. */
   maxInlineRunBytes: 16 * 2 ** 20,
+  /** Maximum number of input files of a request. */
+  maxInputFiles: 256,
   /** Maximum number of characters of one input file's preview in a prompt, and of all previews of a request together. */
   inputPreviewCharacters: 4096,
   requestPreviewCharacters: 32_768,
   /** Maximum number of bytes of a produced file's preview in a tool result. */
   outputPreviewBytes: 1024,
 } as const;
+
+/** Form of file ids. In a bucket, objects of other programs have other names and must not be touched. */
+export const fileIdPattern = /^file[-_][A-Za-z0-9_-]{1,123}$/;
 
 export type FilePurpose = "user_data" | "agent_output";
 

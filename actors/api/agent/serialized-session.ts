@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import type { ChatMessage } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
-import { type FileContent, type Files, fileLimits } from "./files.ts";
+import { type FileContent, type Files, fileIdPattern, fileLimits } from "./files.ts";
 import { messageDigest } from "./message-digest.ts";
 import type { Session, SessionMessage } from "./sessions.ts";
 
@@ -41,7 +41,7 @@ const message = z.strictObject({
 });
 
 const file = z.strictObject({
-  id: z.string().regex(/^[A-Za-z0-9_-]{1,128}$/),
+  id: z.string().regex(fileIdPattern),
   name: z.string().max(MAX_NAME_LENGTH),
   format: z.string().max(64).nullable(),
   mime_type: z.string().max(MAX_ID_LENGTH),

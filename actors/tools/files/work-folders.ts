@@ -1,7 +1,7 @@
 // Work folders: one folder per session, shared by its Python process and its shell commands, in a private folder of this process.
 // On the command line, the user's folder is used instead (userFolder); nothing in it is removed, replaced or renamed.
 import { randomBytes } from "node:crypto";
-import { constants, copyFile, mkdir, mkdtemp, readdir, rename, rm } from "node:fs/promises";
+import { constants, copyFile, mkdir, mkdtemp, readdir, rename, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
 import { removeFolder } from "../../../runtime/host/remove-folder.ts";
@@ -32,14 +32,16 @@ export interface WorkFolder {
 
 export class WorkFolders {
   readonly #base: string;
+  readonly #maxBytes: number;
   readonly #userFolder: string | null;
 
   /**
-   * `base`: private folder that contains the folders of all sessions. `userFolder`: work folder of all sessions; null = each
-   * session gets its own.
+   * `base`: private folder that contains the folders of all sessions. `maxBytes`: maximum size of the files of one request.
+   * `userFolder`: work folder of all sessions; null = each session gets its own.
    */
-  constructor(base: string, userFolder: string | null = null) {
+  constructor(base: string, maxBytes: number, userFolder: string | null = null) {
     this.#base = base;
+    this.#maxBytes = maxBytes;
     this.#userFolder = userFolder;
   }
 
@@ -57,11 +59,13 @@ export class WorkFolders {
 
   /**
    * Copies files into a work folder. An existing file with the same name is replaced; an existing folder is renamed. Throws
-   * invalid_value for a name that cannot be used, storage_unavailable, and unsupported for the user's folder.
+   * invalid_value for a name that cannot be used and for files that are too large together, storage_unavailable, and unsupported for the
+   * user's folder.
    */
   async mount({ path, temporary, isUsers, known }: WorkFolder, files: readonly FileToMount[]): Promise<void> {
     if (isUsers)
       throw new ServerError("unsupported", "files cannot be attached if the tools work in a folder of the user");
+    await this.#checkSize(files);
     for (const { name, path: from } of files) {
       const checked = checkedFileName(name, false);
       const to = join(path, checked);
@@ -82,6 +86,23 @@ export class WorkFolders {
       const state = await stateOf(to);
       if (state !== null) known.set(checked, { state, run: null });
     }
+  }
+
+  async #checkSize(files: readonly FileToMount[]): Promise<void> {
+    // A file that cannot be read is reported when it is copied.
+    const sizes = await Promise.all(
+      files.map(({ path }) =>
+        stat(path).then(
+          ({ size }) => size,
+          () => 0,
+        ),
+      ),
+    );
+    const bytes = sizes.reduce((sum, size) => sum + size, 0);
+    if (bytes <= this.#maxBytes) return;
+    const mib = (count: number) => `${Math.ceil(count / 2 ** 20)} MiB`;
+    const message = `the files of the request have ${mib(bytes)} together; the work folder takes ${mib(this.#maxBytes)} (max_disk_mb); send fewer`;
+    throw new ServerError("invalid_value", message, { param: "files" });
   }
 
   /** Removes the private folder of a session. All processes of the session must have ended. */

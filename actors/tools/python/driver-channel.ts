@@ -5,7 +5,10 @@ import type { ConfinedProcess } from "../../../runtime/sandbox/sandbox.ts";
 
 /** Maximum number of bytes received while a cell runs. The images of a cell need fewer. */
 const MAX_BYTES = 48 * 2 ** 20;
+/** Maximum number of brackets and commas outside strings in a reply; a reply of the driver has fewer. Each could become an object. */
+const MAX_PARTS = 1024;
 const NEWLINE = 0x0a;
+const [QUOTE, BACKSLASH, COMMA, BRACKET, BRACE] = [0x22, 0x5c, 0x2c, 0x5b, 0x7b];
 
 interface Reply {
   readonly reply: object;
@@ -65,6 +68,7 @@ export class DriverChannel {
   }
 
   #take(line: Buffer): void {
+    if (hasManyParts(line)) return;
     let reply: unknown;
     try {
       reply = JSON.parse(line.toString("utf8"));
@@ -76,4 +80,27 @@ export class DriverChannel {
     this.#channel?.fromCommand.pause();
     this.#onReply({ reply });
   }
+}
+
+/** Whether a line of JSON has more than MAX_PARTS brackets and commas outside strings. Parsing it could take much memory. */
+function hasManyParts(line: Buffer): boolean {
+  let parts = 0;
+  for (let at = 0; at < line.length; at++) {
+    const byte = line[at];
+    if (byte === COMMA || byte === BRACKET || byte === BRACE) {
+      if (++parts > MAX_PARTS) return true;
+    } else if (byte === QUOTE) {
+      at = line.indexOf(QUOTE, at + 1);
+      while (at > 0 && isEscaped(line, at)) at = line.indexOf(QUOTE, at + 1);
+      if (at < 0) return false;
+    }
+  }
+  return false;
+}
+
+/** Whether the byte at `at` follows an odd number of backslashes. */
+function isEscaped(line: Buffer, at: number): boolean {
+  let backslashes = 0;
+  while (line[at - 1 - backslashes] === BACKSLASH) backslashes++;
+  return backslashes % 2 === 1;
 }

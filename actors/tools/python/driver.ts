@@ -5,8 +5,8 @@ import { marks } from "./marks.ts";
 
 /** Maximum number of characters of the repr of a result, and of an exception. */
 const MAX_TEXT = 8192;
-const MAX_IMAGES = 16;
-const MAX_FRAMES = 32;
+export const MAX_IMAGES = 16;
+export const MAX_FRAMES = 32;
 /** Maximum number of bytes of all images of a cell. */
 const MAX_IMAGE_BYTES = 16 * 2 ** 20;
 

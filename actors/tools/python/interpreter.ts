@@ -5,6 +5,7 @@ import { z } from "zod";
 import { resolvesWithin } from "../../../runtime/clock.ts";
 import type { ConfinedExit, ConfinedProcess } from "../../../runtime/sandbox/sandbox.ts";
 import type { BoundedText } from "../bounded-text.ts";
+import { MAX_FRAMES, MAX_IMAGES } from "./driver.ts";
 import { DriverChannel } from "./driver-channel.ts";
 import { MarkedOutput } from "./marked-output.ts";
 import { marks } from "./marks.ts";
@@ -20,8 +21,8 @@ const driverReply = z.object({
   result: z.string().nullable(),
   result_type: z.string().max(512).nullable(),
   exception: z.string().nullable(),
-  images: z.array(picture),
-  frames: z.array(picture),
+  images: z.array(picture).max(MAX_IMAGES),
+  frames: z.array(picture).max(MAX_FRAMES),
   left_out: z.int().min(0),
   ms: z.number(),
 });

@@ -136,7 +136,7 @@ export const troupeKeys = {
     ...flagSwitch,
     default: false,
     commands: ["serve"],
-    help: "Disable the endpoints that show data of all clients: the lists of requests in progress (with their cancellation), stored responses and sessions, and the settings",
+    help: "Disable the endpoints that show data of all clients: the lists of requests in progress (with their cancellation), stored responses, sessions and files, and the settings",
   },
   shareModelFiles: {
     ...flagSwitch,

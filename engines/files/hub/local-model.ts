@@ -88,6 +88,7 @@ async function checkFile(path: string, absolute: string): Promise<string> {
     ),
   );
   const missing = shards.filter((_, index) => !isThere[index]).map((shard) => `"${basename(shard)}"`);
+  if (shards.length === 1 && missing.length > 0) throw invalid(`"${path}" is not a regular file`);
   if (shards.length > 1 && missing.length > 0) {
     throw invalid(`"${path}" is one of ${shards.length} shards; beside it are missing: ${missing.join(", ")}`);
   }

@@ -153,6 +153,10 @@ describe("sessions of agent runs", () => {
   });
 
   it("are deleted with their state, and invalid imports are rejected", async () => {
+    const foreign = {
+      ...{ name: "x", format: null, mime_type: "text/plain", bytes: 1, created_at: 0, purpose: "user_data", text: "x" },
+      source: { tool: "user_upload", round: 0, turn: 0 },
+    };
     rig.script(runs("1"), "one");
     const { session } = await chat.ask(rig.url, { messages: [question] });
     for (const deleted of [true, false]) {
@@ -171,6 +175,7 @@ describe("sessions of agent runs", () => {
         videos: [],
         files: [],
       },
+      { version: 1, turns: 0, messages: [], images: [], videos: [], files: [{ ...foreign, id: "backup" }] },
     ]) {
       const reply = await fetch(`${rig.url}/v1/sessions/abc`, {
         method: "PUT",

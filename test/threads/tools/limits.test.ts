@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -53,6 +53,29 @@ describe("many sessions of tools", () => {
     } finally {
       await rig.stop();
     }
+    rig.dispose();
+  });
+});
+
+describe("the size of a work folder", () => {
+  it("is exceeded by folders that cannot be listed, and by files that are too large together", async () => {
+    const rig = new ToolsRig({ python: null, shellTimeoutMs: 20_000 });
+    await rig.client.start();
+    try {
+      const deep = 'd=$(printf "d%.0s" $(seq 200)); for i in $(seq 60); do mkdir $d; cd $d; done; sleep 15';
+      const { content } = await rig.run("shell", { commands: [deep] }, "deep");
+      assert.match(content, /exceeded the limit of disk/);
+      const path = join(rig.base, "large");
+      writeFileSync(path, "");
+      truncateSync(path, 4 * 2 ** 40);
+      await assert.rejects(rig.client.mount({ session: "large", files: [{ name: "large", path }] }), {
+        code: "invalid_value",
+        message: /have 4194304 MiB together; the work folder takes \d+ MiB \(max_disk_mb\)/,
+      });
+    } finally {
+      await rig.stop();
+    }
+    assert.equal(rig.folders().length, 0, "the deep folders are removed too");
     rig.dispose();
   });
 });

@@ -115,6 +115,13 @@ describe("the tools thread", () => {
     assert.equal((await python("2 + 2", "flood")).model.result, "4");
   });
 
+  it("ignores a forged reply with many parts, which would take much memory", async () => {
+    const before = process.memoryUsage().rss;
+    const code = "import os\nos.write(4, b'[' + b'{},' * 5_000_000 + b'{}]\\n')\n6 * 7";
+    assert.equal((await python(code, "parts")).model.result, "42");
+    assert.ok(process.memoryUsage().rss - before < 300 * 2 ** 20);
+  });
+
   it("resets the interpreter on request", async () => {
     await python("gone = 1", "reset");
     assert.equal((await run("reset_python_session", {}, "reset")).status, "success");

@@ -37,6 +37,18 @@ describe("an answer to a tool call", () => {
     }
   });
 
+  it("is that of the route if only listed origins may use the app", async () => {
+    inference.embedder = async () => ({ vectors: [new Float32Array(4)], promptTokens: 1 });
+    const config = { accessLog: false, corsOrigins: ["https://chat.example"] };
+    const guarded = createApp({ inference, log: recordingLog(), config });
+    const fromHost = (host: string) => {
+      const asked = { path: "/v1/embeddings", body: { input: "a" }, requestId: "r", signal };
+      return dispatch(guarded, { ...asked, caller: { ...caller, headers: new Map([["host", host]]) } });
+    };
+    assert.equal((await fromHost("127.0.0.1:1235")).status, 200);
+    assert.equal((await fromHost("elsewhere.example")).status, 403);
+  });
+
   it("is rejected if it is too long", async () => {
     const { status, body } = await embed(1000);
     assert.equal(status, 400);

@@ -536,6 +536,18 @@ describe("sessions of the agent loop", () => {
     assert.match(changesOf(it, 0)!.notes[0]!.text, /^\[File "t.csv", id file-[0-9a-f]{32}, text\/plain, 8 bytes\]/);
   });
 
+  it("mounts a file that is named often once, and refuses more files than the limit", async () => {
+    const it = rig(["ok"]);
+    const content = new TextEncoder().encode("a,b\n1,2\n");
+    const files = (count: number) => Array.from({ length: count }, () => ({ message: 0, name: "t.csv", content }));
+    await ran(it, { inputFiles: files(3) });
+    assert.equal(it.tools.mounted[0]!.files.length, 1);
+    const events = await ran(rig(["ok"]), { inputFiles: files(257) });
+    const [first] = events;
+    assert.ok(first?.type === "error", JSON.stringify(first));
+    assert.match(first.error.message, /at most 256 files in a request, got 257/);
+  });
+
   it("refuses a file that is not there", async () => {
     const events = await ran(rig(["ok"]), { inputFiles: [{ message: 0, id: "file-none" }] });
     assert.equal(events[0]?.type === "error" && events[0].error.param, "file_id");

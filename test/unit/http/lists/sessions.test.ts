@@ -96,6 +96,11 @@ for (const edge of loadableEdges()) {
         const other = await startServer(edge, { config: { servesLists } });
         assert.equal((await fetch(`${other.url}/v1/sessions`)).status, status);
         await other.stop();
+        const own = await openStores();
+        const storing = await startServer(edge, { parts: own, config: { servesLists } });
+        assert.equal((await fetch(`${storing.url}/v1/files`)).status, servesLists ? 200 : 405);
+        await storing.stop();
+        own.dispose();
       }
     });
   });

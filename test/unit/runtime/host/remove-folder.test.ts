@@ -43,4 +43,26 @@ describe("removal of a folder", () => {
     assert.ok(existsSync(join(outside, "kept.txt")));
     rmSync(base, { recursive: true });
   });
+
+  it("reaches folders whose paths are too long for the system", () => {
+    const base = mkdtempSync(join(tmpdir(), "troupe-remove-"));
+    chmodSync(base, 0o777);
+    for (const name of ["removeFolder", "removeFolderSync"]) {
+      const path = join(base, name);
+      const { status, stderr } = asUser(`
+        const path = ${JSON.stringify(path)};
+        fs.mkdirSync(path);
+        process.chdir(path);
+        for (let i = 0; i < 60; i++) {
+          fs.mkdirSync("d".repeat(200));
+          process.chdir("d".repeat(200));
+        }
+        fs.writeFileSync("file", "x");
+        process.chdir("/");
+        await functions.${name}(path);`);
+      assert.equal(status, 0, stderr);
+      assert.equal(existsSync(path), false);
+    }
+    rmSync(base, { recursive: true });
+  });
 });
