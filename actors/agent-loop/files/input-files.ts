@@ -85,7 +85,7 @@ async function storedFile(input: InputFile, files: Files, fetchFile: FetchFile, 
   return await clientGates.pass(run.client, () => gate.pass(load, run.client, run.signal));
 }
 
-/** Stores a content of the request. */
+/** Stores the content of a file that came with the request or from a URL. */
 async function added(
   { name, content }: { readonly name: string; readonly content: Uint8Array },
   files: Files,

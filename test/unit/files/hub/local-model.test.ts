@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -112,4 +113,15 @@ describe("a model given as a folder", () => {
     fill("model.safetensors");
     await assertRefused(folder, "model_file_invalid", /no GGUF model in the directory .* another format/);
   });
+});
+
+it("a named pipe is refused, because it would be read for ever", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "troupe-pipe-"));
+  try {
+    const path = join(folder, "model.gguf");
+    execFileSync("mkfifo", [path]);
+    await assert.rejects(resolveModel(path), { code: "model_file_invalid", message: /is not a regular file/ });
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
