@@ -193,6 +193,11 @@ describe("POST /v1/models/tune of a server", () => {
   it("refuses bad bodies, and models that are not on this machine or are damaged", async () => {
     const damaged = join(directory, "damaged.gguf");
     writeFileSync(damaged, readFileSync(model).subarray(0, 5000));
+    const other = join(directory, "other.txt");
+    writeFileSync(other, "SECRET");
+    const leaked = await (await post({ model_id: other })).text();
+    assert.match(leaked, /model_not_found/);
+    assert.doesNotMatch(leaked, /SECR/, "the error has no bytes of the file");
     for (const [body, status, code] of [
       [{ model_id: "tiny", requested_isq: "Q99" }, 400, "invalid_value"],
       [{ model_id: "tiny", unknown: 1 }, 400, "invalid_value"],
