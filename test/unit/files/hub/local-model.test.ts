@@ -119,7 +119,7 @@ it("a named pipe is refused, because it would be read for ever", async () => {
   const folder = mkdtempSync(join(tmpdir(), "troupe-pipe-"));
   try {
     const path = join(folder, "model.gguf");
-    execFileSync("mkfifo", [path]);
+    execFileSync("sh", ["-c", `mkfifo '${path}'`]);
     await assert.rejects(resolveModel(path), { code: "model_file_invalid", message: /is not a regular file/ });
   } finally {
     rmSync(folder, { recursive: true });
