@@ -47,6 +47,11 @@ function kibIn(status: string, name: string): number {
   return Number(new RegExp(`^${name}:\\s+(\\d+)`, "m").exec(status)?.[1] ?? 0);
 }
 
+/** Name of a process, as it set it itself or its program's. */
+export function nameOf(pid: number): string {
+  return orElse(() => readFileSync(`/proc/${pid}/comm`, "utf8"), "").trim();
+}
+
 /** CPU seconds of a thread, to the nanosecond. The times in `stat` are sampled and miss short bursts. */
 export function threadSeconds(pid: number, thread: number): number {
   const text = orElse(() => readFileSync(`/proc/${pid}/task/${thread}/schedstat`, "utf8"), "0");

@@ -13,7 +13,7 @@ import { References } from "../chaos/work/texts.ts";
 import { planWork, waiterFor } from "../chaos/work/work.ts";
 import { report } from "../results.ts";
 import { randomFrom } from "../serving/client/random.ts";
-import { type Sample, type Trend, takeSample, trendsOf } from "./samples.ts";
+import { memoryByProcess, type Sample, type Trend, takeSample, trendsOf } from "./samples.ts";
 
 export const usage = `npm run bench -- soak [FLAGS]: all features at a steady load, and whether the server's resources grow
 
@@ -136,7 +136,7 @@ class Soak {
       process.stderr.write(
         `${((performance.now() - began) / 60_000).toFixed(1)} min: ${Object.entries(sample)
           .map(([name, value]) => `${name} ${value.toFixed(1)}`)
-          .join(", ")}\n`,
+          .join(", ")}; MiB by process: ${memoryByProcess(this.#server)}\n`,
       );
     }
     await Promise.all(running);
