@@ -29,7 +29,7 @@ export interface DispatcherOptions {
   readonly queueTimeoutMs: number;
   /** Minimum time in ms between two frames, except frames with a first or last token. */
   readonly frameIntervalMs: number;
-  /** Called when no server is up and no sequence runs. */
+  /** Called when every server is down and no sequence runs. */
   readonly onDown: (reason: string) => void;
 }
 
@@ -357,7 +357,7 @@ export class Dispatcher implements SequenceOwner {
       this.#queue.remove(oldest);
       oldest.fail(queueTimeout(nowMs - oldest.queuedMs));
     }
-    if (upstreams.some(({ isUp }) => isUp)) return;
+    if (!upstreams.every(({ isDown }) => isDown)) return;
     const reason = noServer(upstreams);
     for (const waiting of [...this.#queue]) {
       this.#queue.remove(waiting);
@@ -383,7 +383,7 @@ export class Dispatcher implements SequenceOwner {
 
   #checkRunning(): void {
     if (this.#isStopped) throw new ServerError(stopping.code, stopping.message);
-    if (!this.#options.upstreams.some(({ isUp }) => isUp)) throw noServer(this.#options.upstreams);
+    if (this.#options.upstreams.every(({ isDown }) => isDown)) throw noServer(this.#options.upstreams);
   }
 
   get #found() {

@@ -14,8 +14,8 @@ export class FailureCount {
   #backoffMs = minBackoffMs;
 
   /** Adds a failure. Returns whether there are too many consecutive failures. */
-  add({ kind, message }: UpstreamFailure): boolean {
-    this.#failures += kind === "connection" && message === "ECONNREFUSED" ? mostFailures : 1;
+  add(failure: UpstreamFailure): boolean {
+    this.#failures += isRefusedConnection(failure) ? mostFailures : 1;
     return this.#failures >= mostFailures;
   }
 
@@ -44,6 +44,11 @@ export class FailureCount {
   backOff(): void {
     this.#backoffMs = Math.min(2 * this.#backoffMs, maxBackoffMs);
   }
+}
+
+/** Returns whether a failure shows that no program listens at the address. Other failures may be those of a few connections. */
+export function isRefusedConnection({ kind, message }: UpstreamFailure): boolean {
+  return kind === "connection" && message === "ECONNREFUSED";
 }
 
 /** Returns the delay in ms after the failed attempt number `attempt`, counted from 1. */

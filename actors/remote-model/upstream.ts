@@ -4,7 +4,7 @@ import { checkTokens, discover, type Found } from "../../engines/remote/discover
 import type { SplitCharacters } from "../../engines/remote/split-characters.ts";
 import { type RemoteSettings, UpstreamFailure } from "../../engines/remote/upstream.ts";
 import type { RemoteUrlStatistics } from "../messages.ts";
-import { FailureCount } from "./failure-count.ts";
+import { FailureCount, isRefusedConnection } from "./failure-count.ts";
 
 export interface UpstreamOptions {
   readonly url: string;
@@ -26,6 +26,7 @@ export class Upstream {
   readonly counts = { requests: 0, failures: 0, busy: 0, retries: 0 };
   readonly #options: UpstreamOptions;
   #isOpen = true;
+  #isDown = true;
   readonly #failures = new FailureCount();
   /** Time of the next probe, in ms of performance.now(). */
   #probeAtMs = 0;
@@ -45,6 +46,14 @@ export class Upstream {
   /** Whether the server gets requests. */
   get isUp(): boolean {
     return !this.#isOpen;
+  }
+
+  /**
+   * Whether the server gets no requests and a probe has failed, or connections are refused. If it is neither up nor down, the probe is
+   * still due, and requests wait for it: several connections that break at once do not mean that the server is down.
+   */
+  get isDown(): boolean {
+    return this.#isDown;
   }
 
   /** Reason why the server gets no requests. */
@@ -78,7 +87,9 @@ export class Upstream {
     if (kind === "busy" || kind === "refused") return;
     this.counts.failures++;
     const isTooMany = this.#failures.add(failure);
-    if (!this.#isOpen && isTooMany) this.#open(`${kind}: ${message}`, nowMs);
+    if (this.#isOpen || !isTooMany) return;
+    this.#open(`${kind}: ${message}`, nowMs);
+    this.#isDown = isRefusedConnection(failure);
   }
 
   /** Probes the server if a probe is due. Never rejects. */
@@ -99,6 +110,7 @@ export class Upstream {
         const isNew = this.#downSinceMs === 0 && this.#reason !== reason;
         if (isNew) this.#options.onNotice(`${this.url} gets no requests (${reason})`);
         this.#reason = reason;
+        this.#isDown = true;
         this.#failures.backOff();
       } else this.failed(failure, performance.now());
     } finally {
@@ -125,6 +137,7 @@ export class Upstream {
   /** Allows requests to the server. Call after find(). */
   admit(): void {
     this.#isOpen = false;
+    this.#isDown = false;
     this.#probeAtMs = performance.now() + this.#options.settings.probeIntervalMs;
   }
 
@@ -163,6 +176,7 @@ export class Upstream {
 
   #close(): void {
     this.#isOpen = false;
+    this.#isDown = false;
     // A single further failure takes the server out of service again, for a longer time.
     this.#failures.allowNone();
     const seconds = ((performance.now() - this.#downSinceMs) / 1000).toFixed(1);

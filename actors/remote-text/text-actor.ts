@@ -155,9 +155,9 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
       const candidates = others.some(({ isUp }) => isUp) ? others : upstreams;
       const upstream = chooseByText(candidates, settings.balance, text);
       if (upstream === null) {
-        if (!upstreams.some(({ isUp }) => isUp)) throw noServer(upstreams);
-        // All servers that are up are full. This happens if other servers are down, because #turns admits as many requests as all
-        // servers together have slots.
+        if (upstreams.every(({ isDown }) => isDown)) throw noServer(upstreams);
+        // All servers that are up are full, or a trial is due. The first happens if other servers are down, because #turns admits as
+        // many requests as all servers together have slots.
         await sleep(fullMs);
         attempt--;
         continue;

@@ -6,7 +6,7 @@ import { list, record } from "../../engines/remote/json-shape.ts";
 import { type RemoteSettings, UpstreamFailure } from "../../engines/remote/upstream.ts";
 import type { RemoteUrlStatistics } from "../messages.ts";
 import { chooseUpstream } from "../remote-model/choose-upstream.ts";
-import { FailureCount } from "../remote-model/failure-count.ts";
+import { FailureCount, isRefusedConnection } from "../remote-model/failure-count.ts";
 
 export class TextUpstream {
   readonly url: string;
@@ -21,6 +21,7 @@ export class TextUpstream {
   #closedUntilMs = 0;
   /** Whether the server gets only one request at a time, to test whether it works again. */
   #isTrying = false;
+  #isDown = false;
 
   constructor(url: string, settings: RemoteSettings) {
     this.url = url;
@@ -31,6 +32,14 @@ export class TextUpstream {
 
   get isUp(): boolean {
     return performance.now() >= this.#closedUntilMs;
+  }
+
+  /**
+   * Whether the server gets no requests for now and has failed a trial too, or refuses connections. Before a trial, requests wait for it:
+   * several connections that break at once do not mean that the server is down.
+   */
+  get isDown(): boolean {
+    return this.#isDown && !this.isUp;
   }
 
   get hasRoom(): boolean {
@@ -45,6 +54,7 @@ export class TextUpstream {
   succeeded(): void {
     this.#failures.reset();
     this.#isTrying = false;
+    this.#isDown = false;
   }
 
   /** Records a failure. Returns whether the server gets no requests from now on. */
@@ -55,6 +65,8 @@ export class TextUpstream {
     this.counts.failures++;
     this.reason = `${kind}: ${message}`;
     if (!this.#failures.add(failure)) return false;
+    if (!this.isUp) return false;
+    this.#isDown = this.#isTrying || isRefusedConnection(failure);
     this.#closedUntilMs = performance.now() + this.#failures.backoffMs;
     this.#failures.backOff();
     this.#isTrying = true;

@@ -19,6 +19,8 @@ type Fault = "none" | "cut" | number;
 class ChatOnly {
   fault: Fault = "none";
   chats = 0;
+  /** Number of next chat requests whose connection is closed before a response. */
+  broken = 0;
   readonly #server: Server;
 
   private constructor(far: string) {
@@ -35,6 +37,11 @@ class ChatOnly {
         return;
       }
       this.chats++;
+      if (this.broken > 0) {
+        this.broken--;
+        reply.destroy();
+        return;
+      }
       const { fault } = this;
       if (typeof fault === "number") {
         asked
@@ -262,6 +269,24 @@ describe("a model on servers that give text only", { timeout: 240_000 }, () => {
     for (const proxy of proxies) proxy.fault = "none";
     for (const until = Date.now() + 20_000; (await chat(near, { max_tokens: 1 })).status !== 200; await sleep(200)) {
       assert.ok(Date.now() < until, "the servers are found again");
+    }
+  });
+
+  it("repeats requests whose connections break at once, on all servers", async () => {
+    const alone = await ChatOnly.start(far.url);
+    const flags = ["--engine", "remote", "--url", `http://127.0.0.1:${alone.port}/v1`, "--upstream-mode", "text"];
+    const front = await startServer(["-m", "a-name", ...flags]);
+    try {
+      alone.broken = 4;
+      const answers = await Promise.all(Array.from({ length: 4 }, () => chat(front, { max_tokens: 2 })));
+      assert.deepEqual(
+        answers.map(({ status, body }) => [status, body.error?.message]),
+        answers.map(() => [200, undefined]),
+      );
+      assert.equal(alone.broken, 0);
+    } finally {
+      await front.stop();
+      alone.close();
     }
   });
 

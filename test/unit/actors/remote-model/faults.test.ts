@@ -145,6 +145,32 @@ describe("a server that goes away", () => {
     await far.restart();
   });
 
+  it("several connections that break at once cost a delay, no request", async (t) => {
+    const far = await startStandIn({ answer: inTurn(dies, dies, dies, dies, good) });
+    const rig = await openRig(t, [far]);
+    const ids = Array.from({ length: 4 }, () => rig.submit({ maxNewTokens: 3 }));
+    await until(() => rig.upstreams[0]?.isUp === false);
+    // A request that comes meanwhile waits too.
+    ids.push(rig.submit({ maxNewTokens: 3 }));
+    for (const id of ids) {
+      const { tokens, error } = await rig.ended(id);
+      assert.deepEqual([tokens, error], [hello, null]);
+    }
+    assert.deepEqual(rig.downs, []);
+    assert.equal(rig.upstreams[0]?.isUp, true);
+  });
+
+  it("is down when it answers no probe after its failures; waiting requests fail", async (t) => {
+    const far = await startStandIn({ answer: dies });
+    const rig = await openRig(t, [far]);
+    const ids = Array.from({ length: 4 }, () => rig.submit());
+    far.isLoading = true;
+    for (const id of ids) {
+      assert.match((await rig.ended(id)).error?.message ?? "", /no server of the model answers: .*Loading model/);
+    }
+    assert.throws(() => rig.submit(), { code: "model_failed" });
+  });
+
   it("gets requests again when it answers probes", async (t) => {
     const [far, other] = await Promise.all([startStandIn({ answer: good }), startStandIn({ answer: good })]);
     const rig = await openRig(t, [far, other], { balance: "least", probeIntervalMs: 300 });
