@@ -19,7 +19,7 @@ import {
   checkpointValues,
   sliceCases,
   writeAsGguf,
-  writeCheckpoint,
+  writeCheckpoints,
   writeQuantised,
 } from "../fixtures/checkpoints/checkpoint-model.ts";
 import { specOf } from "../fixtures/models/models.ts";
@@ -32,6 +32,7 @@ const cases = readdirSync(fileURLToPath(new URL("../../../test/fixtures/checkpoi
 /** Cases with a tensor that the wasm engine rejects. */
 const onlyLlama = ["jina-bert-v2-code"];
 const types = { F32: 0, F16: 1 } as const;
+const storedTypes = ["F32", "F16"] as const;
 /** Quantization methods of quantised.py. */
 const methods = [
   ...["gptq", "gptq-8", "gptq-v2", "awq", "packed", "packed-zeros", "fp8-block", "fp8-tensor", "fp8-channel"],
@@ -40,17 +41,19 @@ const methods = [
 
 describe("checkpoints in safetensors", () => {
   let directory = "";
-  before(() => {
+  before(async () => {
     directory = mkdtempSync(join(tmpdir(), "troupe-checkpoints-"));
+    await writeCheckpoints(
+      cases.flatMap((name) => storedTypes.map((type) => ({ folder: join(directory, `${name}-${type}`), name, type }))),
+    );
   });
   after(() => rmSync(directory, { recursive: true, force: true }));
 
   for (const name of cases) {
     it(`give the outputs of transformers within 0.5 % of their range: ${name}`, async () => {
       const expected = checkpointCase(name);
-      for (const stored of ["F32", "F16"] as const) {
+      for (const stored of storedTypes) {
         const folder = join(directory, `${name}-${stored}`);
-        await writeCheckpoint(folder, name, stored);
         for (const [type, number] of Object.entries(types)) {
           // Skips F16 checkpoints converted to F32: the weights have the same values as in the F16 run, which copies them.
           if (stored === "F16" && type === "F32") continue;
@@ -73,7 +76,7 @@ describe("slices of a MatFormer model", () => {
     const directory = mkdtempSync(join(tmpdir(), "troupe-slices-"));
     try {
       const { slices, ...common } = sliceCases();
-      await writeCheckpoint(join(directory, "whole"), "gemma3n", "F32");
+      await writeCheckpoints([{ folder: join(directory, "whole"), name: "gemma3n", type: "F32" }]);
       writeFileSync(join(directory, "slices.json"), JSON.stringify(slices));
       const sizes: number[] = [];
       for (const { name, logits } of slices) {
@@ -93,42 +96,37 @@ describe("slices of a MatFormer model", () => {
 });
 
 describe("quantised checkpoints", () => {
+  let directory = "";
+  before(async () => {
+    directory = mkdtempSync(join(tmpdir(), "troupe-quantised-"));
+    await writeQuantised(directory, methods);
+  });
+  after(() => rmSync(directory, { recursive: true, force: true }));
+
   for (const method of methods) {
     it(`have the values of the same model with plain weights: ${method}`, async () => {
-      const directory = mkdtempSync(join(tmpdir(), "troupe-quantised-"));
-      try {
-        const { quantised, plain } = await writeQuantised(directory, method);
-        const expected = await checkpointValues(plain);
-        const actual = await checkpointValues(quantised);
-        assert.deepEqual([...actual.keys()].sort(), [...expected.keys()].sort());
-        for (const [name, values] of expected) {
-          const own = actual.get(name) as Float32Array;
-          const wrong = values.findIndex(
-            (value, i) => Math.abs(value - own[i]!) > 1e-6 * Math.max(1e-3, Math.abs(value)),
-          );
-          assert.equal(wrong, -1, `${name}, value ${wrong}: ${own[wrong]} instead of ${values[wrong]}`);
-        }
-      } finally {
-        rmSync(directory, { recursive: true });
+      const expected = await checkpointValues(join(directory, method, "plain"));
+      const actual = await checkpointValues(join(directory, method, "quantised"));
+      assert.deepEqual([...actual.keys()].sort(), [...expected.keys()].sort());
+      for (const [name, values] of expected) {
+        const own = actual.get(name) as Float32Array;
+        const wrong = values.findIndex(
+          (value, i) => Math.abs(value - own[i]!) > 1e-6 * Math.max(1e-3, Math.abs(value)),
+        );
+        assert.equal(wrong, -1, `${name}, value ${wrong}: ${own[wrong]} instead of ${values[wrong]}`);
       }
     });
   }
 
   it("keep MXFP4, and give the outputs of plain weights", async () => {
-    const directory = mkdtempSync(join(tmpdir(), "troupe-quantised-"));
-    try {
-      const { quantised, plain } = await writeQuantised(directory, "mxfp4");
-      const { tensors } = await writeAsGguf(quantised, join(directory, "own.gguf"), 0);
-      assert.equal(tensors.filter(({ storedType }) => storedType === 39).length, 12);
-      await writeAsGguf(plain, join(directory, "plain.gguf"), 0);
-      const { tokens } = checkpointCase("gpt-oss");
-      const logits = await lastLogits(join(directory, "plain.gguf"), tokens);
-      // llama.cpp rounds the inputs of an MXFP4 matrix to 8 bits.
-      const error = errorShare(logits, Float32Array.from(await lastLogits(join(directory, "own.gguf"), tokens)));
-      assert.ok(error <= 0.01, String(error));
-    } finally {
-      rmSync(directory, { recursive: true });
-    }
+    const { tensors } = await writeAsGguf(join(directory, "mxfp4", "quantised"), join(directory, "own.gguf"), 0);
+    assert.equal(tensors.filter(({ storedType }) => storedType === 39).length, 12);
+    await writeAsGguf(join(directory, "mxfp4", "plain"), join(directory, "plain.gguf"), 0);
+    const { tokens } = checkpointCase("gpt-oss");
+    const logits = await lastLogits(join(directory, "plain.gguf"), tokens);
+    // llama.cpp rounds the inputs of an MXFP4 matrix to 8 bits.
+    const error = errorShare(logits, Float32Array.from(await lastLogits(join(directory, "own.gguf"), tokens)));
+    assert.ok(error <= 0.01, String(error));
   });
 });
 

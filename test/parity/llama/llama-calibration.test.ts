@@ -10,7 +10,7 @@ import { collectFromText } from "../../../engines/calibration/collect-from-text.
 import type { Engine, InputSums, LoadedModel } from "../../../engines/engine.ts";
 import { llamaEngine } from "../../../engines/llama/engine.ts";
 import { wasmEngine } from "../../../engines/wasm/engine.ts";
-import { writeAsGguf, writeCheckpoint } from "../../fixtures/checkpoints/checkpoint-model.ts";
+import { writeAsGguf, writeCheckpoints } from "../../fixtures/checkpoints/checkpoint-model.ts";
 import { specOf } from "../../fixtures/models/models.ts";
 import { writeTinyArchitecture } from "../../fixtures/models/tiny-architectures.ts";
 import { tinyForward } from "../../fixtures/models/tiny-forward.ts";
@@ -97,7 +97,7 @@ describe("the inputs that the llama engine collects", () => {
 
   it("are collected from a text with a model that the wasm engine cannot run", async () => {
     const path = join(folder, "gemma3n.gguf");
-    await writeCheckpoint(join(folder, "gemma3n"), "gemma3n", "F32");
+    await writeCheckpoints([{ folder: join(folder, "gemma3n"), name: "gemma3n", type: "F32" }]);
     await writeAsGguf(join(folder, "gemma3n"), path, 0);
     const text = "A text of a few words. ".repeat(4);
     const { sums, chunks } = await collectFromText(path, { text, threads: 1, onProgress: () => {} });
