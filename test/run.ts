@@ -15,48 +15,40 @@ interface Ring {
   readonly path: string;
   /** Maximum duration of a test file in ms. A file that takes longer is killed and counts as failed. */
   readonly fileLimitMs: number;
+  /** Number of files that run concurrently. */
   readonly concurrency: number;
-  /** Folders of the ring whose files measure no times. They run first, several concurrently. */
-  readonly untimed?: readonly string[];
+  /** Files and folders that measure times or need all cores, relative to the ring's folder. They run last, one file after another. */
+  readonly alone?: readonly string[];
 }
 
 const minute = 60_000;
+const cores = Math.max(1, availableParallelism());
+/** Number of files that run concurrently if each starts threads and processes. */
+const fewFiles = 2;
 const rings: Readonly<Record<string, Ring>> = {
   layers: { path: "layers.test.ts", fileLimitMs: minute, concurrency: 1 },
-  unit: { path: "unit", fileLimitMs: 2 * minute, concurrency: Math.max(1, availableParallelism()) },
-  // The files of these rings start workers and processes and measure times, so they run one after another.
-  threads: { path: "threads", fileLimitMs: 5 * minute, concurrency: 1 },
-  parity: {
-    path: "parity",
-    fileLimitMs: 10 * minute,
-    concurrency: 1,
-    untimed: ["audio-input", "image-input", "llama", "tokenizers", "wasm"],
+  // One file more than cores, because some files wait for timers.
+  unit: { path: "unit", fileLimitMs: 2 * minute, concurrency: cores + 1 },
+  threads: {
+    path: "threads",
+    fileLimitMs: 5 * minute,
+    concurrency: fewFiles,
+    alone: [
+      ...["grammar/grammar-slow", "mcp/faults", "mcp/isolation", "place", "state/stored-readers", "task-pool"],
+      ...["text-tasks", "tools/hostile", "tools/restart", "tools/tools", "web/reading"],
+    ],
   },
+  parity: { path: "parity", fileLimitMs: 10 * minute, concurrency: fewFiles },
   server: {
     path: "server",
     fileLimitMs: 10 * minute,
-    concurrency: 1,
-    untimed: [
-      ...[
-        "agent-cli",
-        "agents",
-        "audio-input",
-        "clients",
-        "coding-agents",
-        "commands",
-        "diffusion",
-        "embed",
-        "image-input",
-        "mcp",
-        "package",
-      ],
-      ...["python", "remote", "speech"],
+    concurrency: fewFiles,
+    alone: [
+      ...["chaos", "engine", "everyday", "failure", "hostile", "lifecycle", "load-balancer/upgrade", "overload"],
+      ...["replicas/faults", "ui/speed"],
     ],
   },
 };
-
-/** Number of files of untimed folders that run concurrently. */
-const untimedConcurrency = 2;
 
 const slowestShown = 5;
 const slowestFilesShown = 20;
@@ -138,13 +130,17 @@ async function runRing(name: string, ring: Ring, tally: Tally): Promise<void> {
 }
 
 async function* eventsOfRing(files: readonly string[], ring: Ring): AsyncGenerator<TestEvent> {
-  const folders = (ring.untimed ?? []).map((name) => join(builtTests, ring.path, name) + sep);
-  const isUntimed = (file: string) => folders.some((folder) => file.startsWith(folder));
-  yield* eventsOf(files.filter(isUntimed), { ...ring, concurrency: untimedConcurrency });
+  const { alone = [] } = ring;
+  const folder = join(builtTests, ring.path.split("/")[0] as string);
+  const isAlone = (file: string): boolean => {
+    const path = relative(folder, file);
+    return alone.some((one) => path === `${one}.test.js` || path.startsWith(one + sep));
+  };
   yield* eventsOf(
-    files.filter((file) => !isUntimed(file)),
+    files.filter((file) => !isAlone(file)),
     ring,
   );
+  yield* eventsOf(files.filter(isAlone), { ...ring, concurrency: 1 });
 }
 
 /** Runs up to `concurrency` files at once. Yields the events of each file when the file has ended. */
@@ -276,9 +272,7 @@ function selected(argument: string): [name: string, ring: Ring] | null {
   const ring = rings[name];
   if (ring === undefined || !existsSync(join(sourceTests, argument === name ? ring.path : argument))) return null;
   if (argument === name) return [name, ring];
-  const isUntimed = ring.untimed?.some((folder) => `${argument}/`.startsWith(`${name}/${folder}/`)) ?? false;
-  const concurrency = isUntimed ? untimedConcurrency : ring.concurrency;
-  return [argument, { path: argument, fileLimitMs: ring.fileLimitMs, concurrency }];
+  return [argument, { ...ring, path: argument }];
 }
 
 async function main(names: readonly string[]): Promise<void> {
