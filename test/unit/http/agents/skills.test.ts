@@ -290,15 +290,10 @@ for (const edge of loadableEdges()) {
       const folder = mkdtempSync(join(tmpdir(), "troupe-bombs-"));
       const main: ZipEntry = { name: "a/SKILL.md", content: skillText("a") };
       const noise = Buffer.alloc(20e6, 1).map(() => Math.random() * 256);
-      const zeros = (count: number, bytes: number, size: number): Uint8Array =>
-        zip([
-          main,
-          ...Array.from({ length: count }, (_, i) => ({
-            name: `a/${i}`,
-            packed: deflateRawSync(new Uint8Array(bytes)),
-            size,
-          })),
-        ]);
+      const zeros = (count: number, bytes: number, size: number): Uint8Array => {
+        const packed = deflateRawSync(new Uint8Array(bytes));
+        return zip([main, ...Array.from({ length: count }, (_, i) => ({ name: `a/${i}`, packed, size }))]);
+      };
       const archives: Readonly<Record<string, readonly [status: number, Uint8Array]>> = {
         large: [200, zip([main, { name: "a/b", content: noise, method: 0 }, { name: "a/c", content: noise }])],
         ratio: [422, zeros(1, 90e6, 90e6)],
