@@ -23,6 +23,8 @@ export class Upstream {
   found: Found | null = null;
   /** Number of requests that the server is processing. */
   outstanding = 0;
+  /** Time of the latest event of a stream, in ms of performance.now(). A server that sends tokens is up and needs no probe. */
+  heardMs = 0;
   readonly counts = { requests: 0, failures: 0, busy: 0, retries: 0 };
   readonly #options: UpstreamOptions;
   #isOpen = true;
@@ -94,12 +96,14 @@ export class Upstream {
 
   /** Probes the server if a probe is due. Never rejects. */
   async tick(nowMs: number): Promise<void> {
-    if (this.#isProbing || nowMs < this.#probeAtMs) return;
+    const { probeIntervalMs } = this.#options.settings;
+    const heardUntilMs = this.#isOpen ? 0 : this.heardMs + probeIntervalMs;
+    if (this.#isProbing || nowMs < Math.max(this.#probeAtMs, heardUntilMs)) return;
     this.#isProbing = true;
     try {
       if (this.#isOpen) await this.find();
       else await this.connection.json("GET", "/v1/models", null, this.#timeoutMs);
-      this.#probeAtMs = performance.now() + this.#options.settings.probeIntervalMs;
+      this.#probeAtMs = performance.now() + probeIntervalMs;
       if (this.#isOpen) this.#close();
       else this.#failures.clear();
     } catch (error) {
@@ -112,7 +116,7 @@ export class Upstream {
         this.#reason = reason;
         this.#isDown = true;
         this.#failures.backOff();
-      } else this.failed(failure, performance.now());
+      } else if (this.heardMs < nowMs) this.failed(failure, performance.now());
     } finally {
       this.#isProbing = false;
     }

@@ -3,7 +3,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Answer, llamaToken, llamaTokens, send, startStandIn } from "../../../fixtures/remote/stand-in.ts";
+import {
+  type Answer,
+  llamaEnd,
+  llamaToken,
+  llamaTokens,
+  send,
+  startStandIn,
+} from "../../../fixtures/remote/stand-in.ts";
 import { openRig, until } from "./rig.ts";
 
 const hello = [72, 105, 33];
@@ -158,6 +165,27 @@ describe("a server that goes away", () => {
     }
     assert.deepEqual(rig.downs, []);
     assert.equal(rig.upstreams[0]?.isUp, true);
+  });
+
+  it("is up while it sends tokens, though it answers no probes", async (t) => {
+    const slowly: Answer = async (reply) => {
+      for (let i = 1; i <= 20; i++) {
+        await send(reply, llamaToken(72, i));
+        await sleep(50);
+      }
+      await send(reply, llamaEnd(20));
+      reply.end();
+    };
+    const far = await startStandIn({ answer: slowly });
+    const rig = await openRig(t, [far], { probeIntervalMs: 100 });
+    const id = rig.submit({ maxNewTokens: 20 });
+    await until(() => rig.of(id).tokens.length > 0);
+    far.isLoading = true;
+    assert.equal((await rig.ended(id)).error, null);
+    assert.equal(rig.upstreams[0]?.isUp, true);
+    assert.equal(rig.upstreams[0]?.counts.failures, 0);
+    // When it sends nothing, its probes count.
+    await until(() => rig.upstreams[0]?.isDown === true);
   });
 
   it("is down when it answers no probe after its failures; waiting requests fail", async (t) => {
