@@ -34,7 +34,7 @@ import { openStores, type TestStores } from "../../unit/http/agents/stores.ts";
 
 const thisFile = fileURLToPath(import.meta.url);
 /** Number of random requests to a route. */
-const REQUESTS_PER_ROUTE = Number(process.env.FUZZ_REQUESTS ?? 2000);
+const REQUESTS_PER_ROUTE = Number(process.env.FUZZ_REQUESTS ?? 1000);
 /** Fraction of REQUESTS_PER_ROUTE for routes that delete files. Fewer, because each request needs the files restored on disk. */
 const DELETION_SHARE = 1 / 8;
 const ANSWER_LIMIT_MS = 2000;
