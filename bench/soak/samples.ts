@@ -1,5 +1,6 @@
 // Samples of a server's resource usage during a soak run, and the trend in the second half of the run.
 import { readdirSync } from "node:fs";
+import { join } from "node:path";
 import { nameOf, ownKiB, residentKiB, threadsOf } from "../proc.ts";
 
 /** Names of the sampled resources. */
@@ -89,6 +90,15 @@ function handlesOf(pid: number): number {
   }
 }
 
+/** Counts files and folders, recursively. A folder that is removed meanwhile counts as empty. */
 function entriesIn(folder: string): number {
-  return readdirSync(folder, { recursive: true }).length;
+  try {
+    const entries = readdirSync(folder, { withFileTypes: true });
+    return entries.reduce(
+      (sum, entry) => sum + (entry.isDirectory() ? entriesIn(join(folder, entry.name)) : 0),
+      entries.length,
+    );
+  } catch {
+    return 0;
+  }
 }
