@@ -88,14 +88,12 @@ interface Tally {
 }
 
 /**
- * Returns the compiled test files of a ring. Lists the sources, because dist/ may contain files whose source was
- * deleted.
+ * Returns the compiled test files at these paths: of files and folders, each file once. Lists the sources, because dist/ may contain
+ * files whose source was deleted.
  */
-function filesOf(ring: Ring): string[] {
-  const source = join(sourceTests, ring.path);
-  if (!existsSync(source)) return [];
-  const names = ring.path.endsWith(".ts") ? [ring.path] : listTests(ring.path);
-  return names.map((name) => join(builtTests, name.replace(/\.ts$/, ".js"))).sort();
+function filesAt(paths: readonly string[]): string[] {
+  const names = paths.flatMap((path) => (path.endsWith(".ts") ? [path] : listTests(path)));
+  return [...new Set(names)].map((name) => join(builtTests, name.replace(/\.ts$/, ".js"))).sort();
 }
 
 function listTests(folder: string): string[] {
@@ -106,8 +104,9 @@ function listTests(folder: string): string[] {
   });
 }
 
-async function runRing(name: string, ring: Ring, tally: Tally): Promise<void> {
-  const files = filesOf(ring);
+/** Runs the tests of a ring at these paths. */
+async function runRing(name: string, ring: Ring, paths: readonly string[], tally: Tally): Promise<void> {
+  const files = filesAt(paths);
   if (files.length === 0) return;
   const startMs = performance.now();
   process.stdout.write(
@@ -131,9 +130,8 @@ async function runRing(name: string, ring: Ring, tally: Tally): Promise<void> {
 
 async function* eventsOfRing(files: readonly string[], ring: Ring): AsyncGenerator<TestEvent> {
   const { alone = [] } = ring;
-  const folder = join(builtTests, ring.path.split("/")[0] as string);
   const isAlone = (file: string): boolean => {
-    const path = relative(folder, file);
+    const path = relative(join(builtTests, ring.path), file);
     return alone.some((one) => path === `${one}.test.js` || path.startsWith(one + sep));
   };
   yield* eventsOf(
@@ -266,26 +264,31 @@ function failureType(error: Error | undefined): unknown {
   return error !== undefined && "failureType" in error ? error.failureType : undefined;
 }
 
-/** Returns the ring (`server`) or the folder of a ring (`server/edge`) that an argument names; null if there is no such folder. */
-function selected(argument: string): [name: string, ring: Ring] | null {
+/** Returns the name of the ring of which an argument is the name or a folder or file (`server/edge`); null if there is no such path. */
+function ringOf(argument: string): string | null {
   const name = argument.split("/")[0] as string;
   const ring = rings[name];
-  if (ring === undefined || !existsSync(join(sourceTests, argument === name ? ring.path : argument))) return null;
-  if (argument === name) return [name, ring];
-  return [argument, { ...ring, path: argument }];
+  return ring !== undefined && existsSync(join(sourceTests, pathOf(argument))) ? name : null;
+}
+
+/** Returns the path of an argument in the folder of tests. */
+function pathOf(argument: string): string {
+  return rings[argument]?.path ?? argument;
 }
 
 async function main(names: readonly string[]): Promise<void> {
-  const chosen = names.map(selected);
-  const unknown = names.find((_, i) => chosen[i] === null);
+  const unknown = names.find((name) => ringOf(name) === null);
   if (unknown !== undefined) {
     process.stderr.write(`expected ${Object.keys(rings).join(", ")}, or a folder of one of them; got "${unknown}"\n`);
     process.exitCode = 2;
     return;
   }
   const tally: Tally = { passed: 0, failed: 0, skipped: 0, failures: [], durations: [] };
-  const parts = names.length === 0 ? Object.entries(rings) : chosen.filter((part) => part !== null);
-  for (const [name, ring] of parts) await runRing(name, ring, tally);
+  const chosen = names.length === 0 ? Object.keys(rings) : names;
+  for (const [name, ring] of Object.entries(rings)) {
+    const paths = chosen.filter((argument) => ringOf(argument) === name).map(pathOf);
+    await runRing(name, ring, paths, tally);
+  }
   showSlowest("slowest files", fileDurations, slowestFilesShown);
   showSlowest("slowest", tally.durations, slowestShown);
   if (runAgain.length > 0) process.stdout.write(`\nended by V8 and run again:\n`);
