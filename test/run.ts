@@ -17,8 +17,8 @@ interface Ring {
   readonly fileLimitMs: number;
   /** Number of files that run concurrently. */
   readonly concurrency: number;
-  /** Files and folders that measure times or need all cores, relative to the ring's folder. They run last, one file after another. */
-  readonly alone?: readonly string[];
+  /** Files and folders that measure times, relative to the ring's folder. They run first, one at a time, beside files that measure none. */
+  readonly timed?: readonly string[];
 }
 
 const minute = 60_000;
@@ -33,7 +33,7 @@ const rings: Readonly<Record<string, Ring>> = {
     path: "threads",
     fileLimitMs: 5 * minute,
     concurrency: fewFiles,
-    alone: [
+    timed: [
       ...["grammar/grammar-slow", "mcp/faults", "mcp/isolation", "place", "state/stored-readers", "task-pool"],
       ...["text-tasks", "tools/hostile", "tools/restart", "tools/tools", "web/reading"],
     ],
@@ -43,9 +43,9 @@ const rings: Readonly<Record<string, Ring>> = {
     path: "server",
     fileLimitMs: 10 * minute,
     concurrency: fewFiles,
-    alone: [
-      ...["chaos", "engine", "everyday", "failure", "hostile", "lifecycle", "load-balancer/upgrade", "overload"],
-      ...["replicas/faults", "ui/speed"],
+    timed: [
+      ...["ui/speed", "chaos", "engine", "everyday", "failure", "hostile", "lifecycle", "load-balancer/upgrade"],
+      ...["overload", "replicas/faults"],
     ],
   },
 };
@@ -113,7 +113,7 @@ async function runRing(name: string, ring: Ring, paths: readonly string[], tally
     `\n${name} (${files.length} ${files.length === 1 ? "file" : "files"}, Node ${process.version})\n`,
   );
   const counted = async function* () {
-    for await (const event of eventsOfRing(files, ring)) {
+    for await (const event of eventsOf(files, ring)) {
       if (event.type === "test:pass" || event.type === "test:fail")
         count(event.type === "test:pass", event.data, tally);
       // Hides the totals that node prints for each file, because only the total of all files matters.
@@ -128,25 +128,18 @@ async function runRing(name: string, ring: Ring, paths: readonly string[], tally
   process.stdout.write(`${name}: ${((performance.now() - startMs) / 1000).toFixed(0)} s\n`);
 }
 
-async function* eventsOfRing(files: readonly string[], ring: Ring): AsyncGenerator<TestEvent> {
-  const { alone = [] } = ring;
-  const isAlone = (file: string): boolean => {
-    const path = relative(join(builtTests, ring.path), file);
-    return alone.some((one) => path === `${one}.test.js` || path.startsWith(one + sep));
+/** Runs the files, up to `concurrency` of them concurrently. Yields the events of each file when the file has ended. */
+async function* eventsOf(files: readonly string[], { path, timed = [], ...ring }: Ring): AsyncGenerator<TestEvent> {
+  const isTimed = (file: string): boolean => {
+    const name = relative(join(builtTests, path), file);
+    return timed.some((one) => name === `${one}.test.js` || name.startsWith(one + sep));
   };
-  yield* eventsOf(
-    files.filter((file) => !isAlone(file)),
-    ring,
-  );
-  yield* eventsOf(files.filter(isAlone), { ...ring, concurrency: 1 });
-}
-
-/** Runs up to `concurrency` files at once. Yields the events of each file when the file has ended. */
-async function* eventsOf(files: readonly string[], ring: Ring): AsyncGenerator<TestEvent> {
-  const waiting = [...files];
+  const waitingTimed = files.filter(isTimed);
+  const waiting = files.filter((file) => !isTimed(file));
   const running = new Map<string, Promise<readonly [file: string, events: TestEvent[]]>>();
   const startNext = () => {
-    const file = waiting.shift();
+    const isTimedRunning = [...running.keys()].some(isTimed);
+    const file = (isTimedRunning ? undefined : waitingTimed.shift()) ?? waiting.shift();
     if (file !== undefined)
       running.set(
         file,
