@@ -24,10 +24,16 @@ const lockLimitMs = 5 * 60 * 1000;
  */
 const lockPidLimitMs = 5000;
 
+const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+
 function requireNode() {
-  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
   if (major > oldestNode[0] || (major === oldestNode[0] && minor >= oldestNode[1])) return;
   fail(`troupe needs Node ${oldestNode.join(".")} or newer; this is ${process.version}`);
+}
+
+/** Checks whether this version can build the web UI with Vite. */
+function canBuild() {
+  return major > 22 || (major === 22 && minor >= 12) || (major === 20 && minor >= 19);
 }
 
 function fail(message) {
@@ -137,6 +143,7 @@ function isAbandoned(taken) {
 }
 
 function build() {
+  if (!canBuild()) fail(`building troupe needs Node 20.19, or 22.12 or newer; this is ${process.version}`);
   if (!existsSync(join(root, "node_modules", "typescript"))) fail("troupe is not built yet: run `npm install` first");
   console.error("building…");
   const npm = process.env.npm_execpath ? [process.execPath, process.env.npm_execpath] : ["npm"];
