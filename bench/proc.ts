@@ -47,7 +47,7 @@ function kibIn(status: string, name: string): number {
   return Number(new RegExp(`^${name}:\\s+(\\d+)`, "m").exec(status)?.[1] ?? 0);
 }
 
-/** Name of a process, as it set it itself or its program's. */
+/** Name that a process has set, or its program's. */
 export function nameOf(pid: number): string {
   return orElse(() => readFileSync(`/proc/${pid}/comm`, "utf8"), "").trim();
 }

@@ -143,7 +143,6 @@ function isAbandoned(taken) {
 }
 
 function build() {
-  if (!canBuild()) fail(`building troupe needs Node 20.19, or 22.12 or newer; this is ${process.version}`);
   if (!existsSync(join(root, "node_modules", "typescript"))) fail("troupe is not built yet: run `npm install` first");
   console.error("building…");
   const npm = process.env.npm_execpath ? [process.execPath, process.env.npm_execpath] : ["npm"];
@@ -159,7 +158,10 @@ function build() {
 }
 
 requireNode();
-if (hasSources() && !isFresh()) buildLocked();
+if (hasSources() && !isFresh()) {
+  if (!canBuild()) fail(`building troupe needs Node 20.19, or 22.12 or newer; this is ${process.version}`);
+  buildLocked();
+}
 if (!existsSync(program)) fail(`${program} is missing: this copy of troupe is incomplete`);
 try {
   await import(pathToFileURL(program).href);

@@ -1,5 +1,5 @@
-// Test runner: `run.js [RING[/FOLDER]…]` runs the named rings (groups of tests, such as `unit`) or folders of rings; all rings
-// by default. The fastest ring runs first. Prints failures immediately, then the slowest tests, and `N passed, N failed` as
+// Test runner: `run.js [RING[/FOLDER[/FILE]]…]` runs the named rings (groups of tests, such as `unit`), or folders and files of
+// rings; all rings by default. The fastest ring runs first. Prints failures immediately, then the slowest tests, and `N passed, N failed` as
 // the last line.
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
@@ -34,8 +34,9 @@ const rings: Readonly<Record<string, Ring>> = {
     fileLimitMs: 5 * minute,
     concurrency: fewFiles,
     timed: [
-      ...["grammar/grammar-slow", "mcp/faults", "mcp/isolation", "place", "state/stored-readers", "task-pool"],
-      ...["text-tasks", "tools/hostile", "tools/restart", "tools/tools", "web/reading"],
+      ...["grammar/grammar-slow", "grammar/grammar-turns", "mcp/faults", "mcp/isolation", "mcp/official", "place"],
+      ...["state/stored-readers", "task-pool", "text-tasks", "tools/hostile", "tools/restart", "tools/tools"],
+      ...["web/reading"],
     ],
   },
   parity: { path: "parity", fileLimitMs: 10 * minute, concurrency: fewFiles },
@@ -272,9 +273,17 @@ function pathOf(argument: string): string {
 async function main(names: readonly string[]): Promise<void> {
   const unknown = names.find((name) => ringOf(name) === null);
   if (unknown !== undefined) {
-    process.stderr.write(`expected ${Object.keys(rings).join(", ")}, or a folder of one of them; got "${unknown}"\n`);
+    process.stderr.write(
+      `expected ${Object.keys(rings).join(", ")}, or a folder or file of one of them; got "${unknown}"\n`,
+    );
     process.exitCode = 2;
     return;
+  }
+  for (const { path, timed = [] } of Object.values(rings)) {
+    const missing = timed.find(
+      (one) => ![one, `${one}.test.ts`].some((name) => existsSync(join(sourceTests, path, name))),
+    );
+    if (missing !== undefined) throw new Error(`the list timed of ${path} names ${missing}, which does not exist`);
   }
   const tally: Tally = { passed: 0, failed: 0, skipped: 0, failures: [], durations: [] };
   const chosen = names.length === 0 ? Object.keys(rings) : names;

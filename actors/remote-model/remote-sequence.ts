@@ -147,7 +147,7 @@ export class RemoteSequence {
 
   #read(data: string, reader: EventReader): void {
     this.lastMs = performance.now();
-    if (this.upstream !== null) this.upstream.heardMs = this.lastMs;
+    if (this.upstream !== null) this.upstream.lastEventMs = this.lastMs;
     if (this.isOver || data === "[DONE]") return;
     const frame = this.#owner.frameOf(this);
     if (frame === undefined) return;

@@ -23,16 +23,19 @@ export class Upstream {
   found: Found | null = null;
   /** Number of requests that the server is processing. */
   outstanding = 0;
-  /** Time of the latest event of a stream, in ms of performance.now(). A server that sends tokens is up and needs no probe. */
-  heardMs = 0;
+  /** Time of the latest event of a stream, in ms of performance.now(). A server that sends tokens needs no probe. */
+  lastEventMs = 0;
   readonly counts = { requests: 0, failures: 0, busy: 0, retries: 0 };
   readonly #options: UpstreamOptions;
   #isOpen = true;
   #isDown = true;
+  /** Whether a probe has put the server back into service, and no request or probe has succeeded since. */
+  #isOnTrial = false;
   readonly #failures = new FailureCount();
   /** Time of the next probe, in ms of performance.now(). */
   #probeAtMs = 0;
   #isProbing = false;
+  #probeSentMs = 0;
   #downSinceMs = 0;
   #reason = "it has not answered yet";
   /** Facts of the server that responded first, with which requests are prepared; the other servers must match. null = no response yet. */
@@ -51,8 +54,8 @@ export class Upstream {
   }
 
   /**
-   * Whether the server gets no requests and a probe has failed, or connections are refused. If it is neither up nor down, the probe is
-   * still due, and requests wait for it: several connections that break at once do not mean that the server is down.
+   * Whether the server gets no requests, and a probe has failed or connections are refused. A server that is neither up nor down waits for
+   * its probe, and requests wait too: several connections that break at once do not mean that a server is down.
    */
   get isDown(): boolean {
     return this.#isDown;
@@ -79,6 +82,7 @@ export class Upstream {
   /** Call when the server has sent the first token of a request. */
   succeeded(nowMs: number): void {
     this.#failures.reset();
+    this.#isOnTrial = false;
     this.#probeAtMs = nowMs + this.#options.settings.probeIntervalMs;
   }
 
@@ -91,22 +95,35 @@ export class Upstream {
     const isTooMany = this.#failures.add(failure);
     if (this.#isOpen || !isTooMany) return;
     this.#open(`${kind}: ${message}`, nowMs);
-    this.#isDown = isRefusedConnection(failure);
+    this.#isDown = this.#isOnTrial || isRefusedConnection(failure);
   }
 
   /** Probes the server if a probe is due. Never rejects. */
   async tick(nowMs: number): Promise<void> {
     const { probeIntervalMs } = this.#options.settings;
-    const heardUntilMs = this.#isOpen ? 0 : this.heardMs + probeIntervalMs;
-    if (this.#isProbing || nowMs < Math.max(this.#probeAtMs, heardUntilMs)) return;
+    if (this.#isProbing) {
+      const isLate = nowMs - this.#probeSentMs > this.#timeoutMs && this.lastEventMs < this.#probeSentMs;
+      this.#isDown ||= this.#isOpen && isLate;
+      return;
+    }
+    const noProbeBeforeMs = this.#isOpen ? 0 : this.lastEventMs + probeIntervalMs;
+    if (nowMs < Math.max(this.#probeAtMs, noProbeBeforeMs)) return;
     this.#isProbing = true;
+    this.#probeSentMs = nowMs;
+    const wasOpen = this.#isOpen;
     try {
       if (this.#isOpen) await this.find();
       else await this.connection.json("GET", "/v1/models", null, this.#timeoutMs);
+      // Requests have failed meanwhile. A health check does not decide whether the server gets requests again.
+      if (this.#isOpen !== wasOpen) return;
       this.#probeAtMs = performance.now() + probeIntervalMs;
       if (this.#isOpen) this.#close();
-      else this.#failures.clear();
+      else {
+        this.#failures.clear();
+        this.#isOnTrial = false;
+      }
     } catch (error) {
+      if (this.#isOpen !== wasOpen) return;
       const failure = error instanceof UpstreamFailure ? error : new UpstreamFailure("failed", String(error));
       this.#probeAtMs = performance.now() + this.#failures.backoffMs;
       if (this.#isOpen) {
@@ -114,9 +131,9 @@ export class Upstream {
         const isNew = this.#downSinceMs === 0 && this.#reason !== reason;
         if (isNew) this.#options.onNotice(`${this.url} gets no requests (${reason})`);
         this.#reason = reason;
-        this.#isDown = true;
+        this.#isDown ||= failure.kind !== "timeout" || this.lastEventMs < nowMs;
         this.#failures.backOff();
-      } else if (this.heardMs < nowMs) this.failed(failure, performance.now());
+      } else if (this.lastEventMs < nowMs) this.failed(failure, performance.now());
     } finally {
       this.#isProbing = false;
     }
@@ -181,6 +198,7 @@ export class Upstream {
   #close(): void {
     this.#isOpen = false;
     this.#isDown = false;
+    this.#isOnTrial = true;
     // A single further failure takes the server out of service again, for a longer time.
     this.#failures.allowNone();
     const seconds = ((performance.now() - this.#downSinceMs) / 1000).toFixed(1);

@@ -162,8 +162,7 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
         attempt--;
         continue;
       }
-      upstream.outstanding++;
-      upstream.counts.requests++;
+      const isTrial = upstream.began();
       let hasBegun = false;
       const sentMs = performance.now();
       const onFirst = (): void => {
@@ -182,11 +181,11 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
         return await callText({ upstream, body, choices, settings, signal, send }, onFirst);
       };
       try {
-        return { ...(await call().finally(() => upstream.outstanding--)), sentMs };
+        return { ...(await call().finally(() => upstream.ended(isTrial))), sentMs };
       } catch (error) {
         if (!(error instanceof UpstreamFailure)) throw error;
         if (signal.aborted) throw cancelled();
-        if (upstream.failed(error))
+        if (upstream.failed(error, isTrial))
           onNotice(`${upstream.url} failed (${upstream.reason}); it gets no requests for a while`);
         if (error.kind === "refused") throw refusedByServer(upstream.url, error);
         if (hasBegun || attempt > settings.retries)

@@ -19,8 +19,9 @@ export class TextUpstream {
   readonly #slots: number;
   readonly #failures = new FailureCount();
   #closedUntilMs = 0;
-  /** Whether the server gets only one request at a time, to test whether it works again. */
+  /** Whether the server gets only one request at a time, the trial, to test whether it works again. */
   #isTrying = false;
+  #hasTrial = false;
   #isDown = false;
 
   constructor(url: string, settings: RemoteSettings) {
@@ -35,20 +36,33 @@ export class TextUpstream {
   }
 
   /**
-   * Whether the server gets no requests for now and has failed a trial too, or refuses connections. Before a trial, requests wait for it:
-   * several connections that break at once do not mean that the server is down.
+   * Whether the server gets no requests for now, and has failed a trial or refuses connections. Otherwise requests wait for the trial:
+   * several connections that break at once do not mean that a server is down.
    */
   get isDown(): boolean {
     return this.#isDown && !this.isUp;
   }
 
   get hasRoom(): boolean {
-    return this.isUp && this.outstanding < (this.#isTrying ? 1 : this.#slots);
+    return this.isUp && this.outstanding < this.#slots && !(this.#isTrying && this.#hasTrial);
   }
 
   get statistics(): RemoteUrlStatistics {
     const up = this.isUp && !this.#isTrying ? 1 : 0;
     return { url: this.url, up, outstanding: this.outstanding, ...this.counts };
+  }
+
+  /** Counts a request that begins. Returns whether it is the trial of a server that has failed. Call ended() with this value. */
+  began(): boolean {
+    this.outstanding++;
+    this.counts.requests++;
+    this.#hasTrial ||= this.#isTrying;
+    return this.#isTrying;
+  }
+
+  ended(isTrial: boolean): void {
+    this.outstanding--;
+    if (isTrial) this.#hasTrial = false;
   }
 
   succeeded(): void {
@@ -57,16 +71,17 @@ export class TextUpstream {
     this.#isDown = false;
   }
 
-  /** Records a failure. Returns whether the server gets no requests from now on. */
-  failed(failure: UpstreamFailure): boolean {
+  /** Records a failure. Returns whether the server gets no requests from now on. `isTrial`: result of began(). */
+  failed(failure: UpstreamFailure, isTrial: boolean): boolean {
     const { kind, message } = failure;
     if (kind === "busy") this.counts.busy++;
     if (kind === "busy" || kind === "refused") return false;
     this.counts.failures++;
     this.reason = `${kind}: ${message}`;
+    // A request that was sent before the server failed does not count as its trial.
+    if (this.#isTrying && !isTrial) return false;
     if (!this.#failures.add(failure)) return false;
-    if (!this.isUp) return false;
-    this.#isDown = this.#isTrying || isRefusedConnection(failure);
+    this.#isDown = isTrial || isRefusedConnection(failure);
     this.#closedUntilMs = performance.now() + this.#failures.backoffMs;
     this.#failures.backOff();
     this.#isTrying = true;

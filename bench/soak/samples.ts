@@ -52,8 +52,7 @@ export interface Trend {
 
 /**
  * Fits a line to the second half of the samples of each resource. Needs at least four samples. The fit is Theil and Sen's, the median of
- * the slopes between all pairs: garbage that a V8 heap frees for some minutes and takes again, in less than a quarter of the samples,
- * does not tilt it, wherever it lies.
+ * the slopes between all pairs. A dip in less than a quarter of the samples tilts it little, for example when a V8 heap frees its garbage.
  */
 export function trendsOf(samples: readonly Sample[]): Trend[] {
   const half = samples.slice(Math.floor(samples.length / 2));
@@ -98,7 +97,8 @@ function entriesIn(folder: string): number {
       (sum, entry) => sum + (entry.isDirectory() ? entriesIn(join(folder, entry.name)) : 0),
       entries.length,
     );
-  } catch {
-    return 0;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return 0;
+    throw error;
   }
 }

@@ -55,6 +55,6 @@ export const remoteKeys = {
   probeIntervalSecs: {
     ...seconds(1),
     default: 5,
-    help: "Seconds between two probes of a server of url that has sent no first token since the last probe; after a failed probe, the first retries come sooner",
+    help: "Seconds between two probes of a server of url that has sent no token since the last probe; after a failed probe, the first retries come sooner",
   },
 } as const satisfies Record<string, Key>;

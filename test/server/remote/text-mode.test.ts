@@ -2,7 +2,7 @@
 // completions and model names. The troupe in front of them has no file of the model.
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { createServer, request, type Server } from "node:http";
+import { createServer, request, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -19,8 +19,9 @@ type Fault = "none" | "cut" | number;
 class ChatOnly {
   fault: Fault = "none";
   chats = 0;
-  /** Number of next chat requests whose connection is closed before a response. */
+  /** Number of next chat requests whose connections are closed before a response, together, when all have arrived. */
   broken = 0;
+  readonly #held: ServerResponse[] = [];
   readonly #server: Server;
 
   private constructor(far: string) {
@@ -38,8 +39,8 @@ class ChatOnly {
       }
       this.chats++;
       if (this.broken > 0) {
-        this.broken--;
-        reply.destroy();
+        this.#held.push(reply);
+        if (--this.broken === 0) for (const one of this.#held.splice(0)) one.destroy();
         return;
       }
       const { fault } = this;
@@ -299,7 +300,7 @@ describe("a model on servers that give text only", { timeout: 240_000 }, () => {
       gone.close();
       const texts = Array.from({ length: 6 }, (_, i) => `${i} is a number. Say it in words.`);
       const asked = Promise.all(
-        texts.map((content) => chat(single, { messages: [{ role: "user", content }], max_tokens: 8 })),
+        texts.map((content) => chat(single, { messages: [{ role: "user", content }], max_tokens: 32 })),
       );
       let isDone = false;
       let mostWaiting = 0;

@@ -1,6 +1,7 @@
 // Faults of the servers of a remote model: each leads to the tokens of another attempt or to an error that names the server,
 // and leaves no request running.
 import assert from "node:assert/strict";
+import type { ServerResponse } from "node:http";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import {
@@ -25,6 +26,15 @@ const dies: Answer = (reply) => void reply.socket?.destroy();
 function inTurn(...answers: readonly Answer[]): Answer {
   let at = 0;
   return (...call) => (answers[Math.min(at++, answers.length - 1)] as Answer)(...call);
+}
+
+/** Returns a handler that closes the connections of `count` requests together, when all have arrived. */
+function dieTogether(count: number): Answer {
+  const held: ServerResponse[] = [];
+  return (reply) => {
+    held.push(reply);
+    if (held.length === count) for (const one of held) one.socket?.destroy();
+  };
 }
 
 describe("before the first token", () => {
@@ -153,7 +163,8 @@ describe("a server that goes away", () => {
   });
 
   it("several connections that break at once cost a delay, no request", async (t) => {
-    const far = await startStandIn({ answer: inTurn(dies, dies, dies, dies, good) });
+    const die = dieTogether(4);
+    const far = await startStandIn({ answer: inTurn(die, die, die, die, good) });
     const rig = await openRig(t, [far]);
     const ids = Array.from({ length: 4 }, () => rig.submit({ maxNewTokens: 3 }));
     await until(() => rig.upstreams[0]?.isUp === false);
@@ -169,16 +180,16 @@ describe("a server that goes away", () => {
 
   it("is up while it sends tokens, though it answers no probes", async (t) => {
     const slowly: Answer = async (reply) => {
-      for (let i = 1; i <= 20; i++) {
+      for (let i = 1; i <= 50; i++) {
         await send(reply, llamaToken(72, i));
         await sleep(50);
       }
-      await send(reply, llamaEnd(20));
+      await send(reply, llamaEnd(50));
       reply.end();
     };
     const far = await startStandIn({ answer: slowly });
-    const rig = await openRig(t, [far], { probeIntervalMs: 100 });
-    const id = rig.submit({ maxNewTokens: 20 });
+    const rig = await openRig(t, [far], { probeIntervalMs: 800 });
+    const id = rig.submit({ maxNewTokens: 50 });
     await until(() => rig.of(id).tokens.length > 0);
     far.isLoading = true;
     assert.equal((await rig.ended(id)).error, null);
@@ -189,9 +200,10 @@ describe("a server that goes away", () => {
   });
 
   it("is down when it answers no probe after its failures; waiting requests fail", async (t) => {
-    const far = await startStandIn({ answer: dies });
+    const far = await startStandIn({ answer: dieTogether(4) });
     const rig = await openRig(t, [far]);
     const ids = Array.from({ length: 4 }, () => rig.submit());
+    await until(() => rig.upstreams[0]?.isUp === false);
     far.isLoading = true;
     for (const id of ids) {
       assert.match((await rig.ended(id)).error?.message ?? "", /no server of the model answers: .*Loading model/);
