@@ -83,7 +83,8 @@ export class Upstream {
   succeeded(nowMs: number): void {
     this.#failures.reset();
     this.#isOnTrial = false;
-    this.#probeAtMs = nowMs + this.#options.settings.probeIntervalMs;
+    // A server out of service is probed when it is due: requests wait for that.
+    if (!this.#isOpen) this.#probeAtMs = nowMs + this.#options.settings.probeIntervalMs;
   }
 
   /** Call when a request has failed. */
