@@ -1,6 +1,6 @@
-// Test runner: `run.js [RING[/FOLDER[/FILE]]…]` runs the named rings (groups of tests, such as `unit`), or folders and files of
-// rings; all rings by default. The fastest ring runs first. Prints failures immediately, then the slowest tests, and `N passed, N failed` as
-// the last line.
+// Test runner: `run.js [RING[/FOLDER[/FILE]]…]` runs the named rings (groups of tests, such as `unit`), or folders and files
+// of rings; all rings by default. The fastest ring runs first. Prints failures immediately, then the slowest tests, and
+// `N passed, N failed` as the last line.
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { availableParallelism } from "node:os";
@@ -22,13 +22,12 @@ interface Ring {
 }
 
 const minute = 60_000;
-const cores = Math.max(1, availableParallelism());
 /** Number of files that run concurrently if each starts threads and processes. */
 const fewFiles = 2;
 const rings: Readonly<Record<string, Ring>> = {
   layers: { path: "layers.test.ts", fileLimitMs: minute, concurrency: 1 },
   // One file more than cores, because some files wait for timers.
-  unit: { path: "unit", fileLimitMs: 2 * minute, concurrency: cores + 1 },
+  unit: { path: "unit", fileLimitMs: 2 * minute, concurrency: availableParallelism() + 1 },
   threads: {
     path: "threads",
     fileLimitMs: 5 * minute,
