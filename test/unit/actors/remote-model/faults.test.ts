@@ -178,6 +178,31 @@ describe("a server that goes away", () => {
     assert.equal(rig.upstreams[0]?.isUp, true);
   });
 
+  it("is not down while it sends tokens to others: requests wait for the next probe", async (t) => {
+    const stream: Answer = async (reply) => {
+      for (let i = 1; i <= 60; i++) {
+        await send(reply, llamaToken(72, i));
+        await sleep(50);
+      }
+      await send(reply, llamaEnd(60));
+      reply.end();
+    };
+    const die = dieTogether(3);
+    const far = await startStandIn({ answer: inTurn(stream, die, die, die, good) });
+    const rig = await openRig(t, [far]);
+    const running = rig.submit({ maxNewTokens: 60 });
+    await until(() => rig.of(running).tokens.length > 0);
+    far.holdsProbes = true;
+    const waiting = Array.from({ length: 3 }, () => rig.submit({ maxNewTokens: 3 }));
+    await until(() => rig.upstreams[0]?.isUp === false);
+    // The first probe is sent after half a second, and times out after another one.
+    await sleep(2200);
+    assert.equal(rig.upstreams[0]?.isDown, false);
+    far.holdsProbes = false;
+    for (const id of waiting) assert.deepEqual([rig.of(id).error, (await rig.ended(id)).tokens], [null, hello]);
+    assert.equal((await rig.ended(running)).error, null);
+  });
+
   it("is up while it sends tokens, though it answers no probes", async (t) => {
     const slowly: Answer = async (reply) => {
       for (let i = 1; i <= 50; i++) {
