@@ -61,7 +61,7 @@ export function matrixServer(): MatrixServer {
   before(async () => {
     const { path, isReal } = await realModel();
     assert.ok(isReal, "these clients are to be answered by the default model, which cannot be fetched here");
-    holder.server = await startServer(["-m", path, "--max-model-len", "1024", "--max-seqs", "4"]);
+    holder.server = await startServer(["-m", path, "--temperature", "0", "--max-model-len", "1024", "--max-seqs", "4"]);
   });
   after(async () => {
     await holder.server?.stop();

@@ -47,7 +47,8 @@ describe("Python clients", { concurrency: 2 }, () => {
     assert.ok(isReal, "these clients are to be answered by the default model, which cannot be fetched here");
     running.python = python;
     running.server = await startServer([
-      ...["-m", path, "--max-model-len", "2048", "--max-seqs", "4", "--mcp-port", "0"],
+      // Greedy, as an answer drawn at random sometimes begins a tool call that the token limit then cuts off.
+      ...["-m", path, "--temperature", "0", "--max-model-len", "2048", "--max-seqs", "4", "--mcp-port", "0"],
       ...["--agent", "--sandbox", "on", "--sandbox-network", "none"],
     ]);
     running.mcpUrl = /mcp\s+(http:\/\/\S+)/.exec(running.server.output())?.[1] ?? "";
