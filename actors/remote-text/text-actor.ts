@@ -146,10 +146,11 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
   ) {
     const { settings, upstreams, onNotice } = this.#options;
     const avoided = new Set<TextUpstream>();
+    let waitsFromMs = queuedMs;
     for (let attempt = 1; ; attempt++) {
       const others = upstreams.filter((upstream) => !avoided.has(upstream));
       if (signal.aborted) throw cancelled();
-      this.#checkWait(queuedMs, attempt);
+      this.#checkWait(waitsFromMs);
       // Servers on which this request has failed are used again only if no other server is up. If the other servers are full, the
       // request waits.
       const candidates = others.some(({ isUp }) => isUp) ? others : upstreams;
@@ -192,6 +193,7 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
           throw attemptsFailed(upstream.url, error, attempt, hasBegun ? 1 : 0);
         upstream.counts.retries++;
         avoided.add(upstream);
+        waitsFromMs = performance.now();
         if (avoided.size === upstreams.length) {
           avoided.clear();
           await sleep(retryDelayMs(attempt, error));
@@ -200,11 +202,11 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
     }
   }
 
-  /** Throws queue_timeout if a request that has not been sent to any server has waited too long. */
-  #checkWait(queuedMs: number, attempt: number): void {
-    const waitedMs = performance.now() - queuedMs;
+  /** Throws queue_timeout if a request has waited too long since it came or since its last attempt failed. */
+  #checkWait(waitsFromMs: number): void {
+    const waitedMs = performance.now() - waitsFromMs;
     const { queueTimeoutMs } = this.#options;
-    if (attempt === 1 && queueTimeoutMs > 0 && waitedMs > queueTimeoutMs) throw fromErrorRecord(queueTimeout(waitedMs));
+    if (queueTimeoutMs > 0 && waitedMs > queueTimeoutMs) throw fromErrorRecord(queueTimeout(waitedMs));
   }
 }
 

@@ -12,9 +12,9 @@ import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 
 /**
  * What a proxy does with chat requests: "none" forwards them, a number is the status of its response, "cut" closes the
- * connection after the first bytes.
+ * connection after the first bytes, "stall" sends no more than these.
  */
-type Fault = "none" | "cut" | number;
+type Fault = "none" | "cut" | "stall" | number;
 
 class ChatOnly {
   fault: Fault = "none";
@@ -54,6 +54,7 @@ class ChatOnly {
         reply.writeHead(answer.statusCode ?? 500, answer.headers);
         if (fault === "cut")
           answer.once("data", (piece) => reply.write(piece, () => setTimeout(() => reply.destroy(), 50)));
+        else if (fault === "stall") answer.once("data", (piece) => reply.write(piece));
         else answer.pipe(reply);
       });
       passed.on("error", () => reply.destroy());
@@ -340,6 +341,42 @@ describe("a model on servers that give text only", { timeout: 240_000 }, () => {
       first?.abort();
     } finally {
       await single.stop();
+    }
+  });
+
+  it("ends a request with queue_timeout if its second attempt finds no free slot in time", async () => {
+    const [stalling, failing] = await Promise.all([ChatOnly.start(far.url), ChatOnly.start(far.url)]);
+    stalling.fault = "stall";
+    failing.fault = 500;
+    const urls = [stalling, failing].flatMap(({ port }) => ["--url", `http://127.0.0.1:${port}/v1`]);
+    const limits = ["--max-seqs", "1", "--queue-timeout-secs", "1"];
+    const front = await startServer([
+      "-m",
+      "a-name",
+      "--engine",
+      "remote",
+      ...urls,
+      "--upstream-mode",
+      "text",
+      ...limits,
+    ]);
+    const stop = new AbortController();
+    try {
+      const reply = await fetch(`${front.url}/v1/chat/completions`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ messages, stream: true, max_tokens: 100 }),
+        signal: stop.signal,
+      });
+      await reply.body?.getReader().read();
+      const before = failing.chats;
+      const late = await chat(front, { max_tokens: 1 });
+      assert.deepEqual([late.status, late.body.error?.code], [503, "queue_timeout"], JSON.stringify(late.body));
+      assert.equal(failing.chats, before + 1, "the first attempt was sent");
+    } finally {
+      stop.abort();
+      await front.stop();
+      for (const proxy of [stalling, failing]) proxy.close();
     }
   });
 

@@ -236,6 +236,42 @@ describe("a server that goes away", () => {
     assert.throws(() => rig.submit(), { code: "model_failed" });
   });
 
+  it("is down when it accepts probes and never answers them; waiting requests fail", async (t) => {
+    const far = await startStandIn({ answer: dieTogether(4) });
+    const rig = await openRig(t, [far], { connectTimeoutMs: 300 });
+    far.holdsProbes = true;
+    const ids = Array.from({ length: 4 }, () => rig.submit());
+    for (const id of ids)
+      assert.match((await rig.ended(id)).error?.message ?? "", /no server of the model answers: .*no answer to GET/);
+    assert.throws(() => rig.submit(), { code: "model_failed" });
+  });
+
+  for (const [outcome, answerProbe] of [
+    ["succeeds", (reply) => void reply.setHeader("content-type", "application/json").end('{"data":[]}')],
+    ["fails", (reply) => void reply.destroy()],
+  ] as const satisfies readonly (readonly [string, (reply: ServerResponse) => void])[]) {
+    it(`waits for a new probe after its failures, though a probe from before them ${outcome}`, async (t) => {
+      const die = dieTogether(3);
+      const far = await startStandIn({ answer: inTurn(die, die, die, good) });
+      const rig = await openRig(t, [far], { probeIntervalMs: 300, connectTimeoutMs: 5000 });
+      const [upstream] = rig.upstreams;
+      far.holdsProbes = true;
+      await until(() => far.heldProbes.length === 1);
+      const ids = Array.from({ length: 3 }, () => rig.submit({ maxNewTokens: 3 }));
+      await until(() => upstream?.isUp === false);
+      answerProbe(far.heldProbes[0] as ServerResponse);
+      // The new probe is sent when the server's backoff time has passed.
+      await until(() => far.heldProbes.length === 2);
+      assert.deepEqual([upstream?.isUp, upstream?.isDown], [false, false]);
+      for (const id of ids) assert.equal(rig.of(id).error, null);
+      far.holdsProbes = false;
+      (far.heldProbes[1] as ServerResponse).destroy();
+      far.answer = good;
+      await until(() => upstream?.isUp === true);
+      assert.deepEqual((await rig.ended(rig.submit({ maxNewTokens: 3 }))).tokens, hello);
+    });
+  }
+
   it("gets requests again when it answers probes", async (t) => {
     const [far, other] = await Promise.all([startStandIn({ answer: good }), startStandIn({ answer: good })]);
     const rig = await openRig(t, [far, other], { balance: "least", probeIntervalMs: 300 });
