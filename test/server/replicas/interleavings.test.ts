@@ -33,9 +33,8 @@ describe("random interleavings on three replicas", { skip: lacksRedis }, () => {
           outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
         } catch (error) {
           const errors = rig.replicas.map((replica) => replica.errors()).join("\n");
-          throw new Error(`interleaving ${i} of seed ${seed}:\n${scene.history.join("\n")}\n${errors}`, {
-            cause: error,
-          });
+          // Node's reporters do not print the cause of an error.
+          throw new Error(`interleaving ${i} of seed ${seed}: ${error}\n${scene.history.join("\n")}\n${errors}`);
         }
       }
     };
