@@ -2,6 +2,7 @@
 // runs the tool calls and adds their results to the prompt, until the model responds without a call. The loop runs on the main
 // thread and only forwards events; generations, tools and state have their own threads.
 import type { GenerateRequest } from "../../engines/generation.ts";
+import { orAborted } from "../../runtime/abort.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type {
@@ -43,6 +44,13 @@ export interface AgentSettings {
   readonly registersServerTools: boolean;
 }
 
+/** A run whose session is known. `run`: null while its session is being opened. */
+interface RunningRun {
+  readonly session: string;
+  readonly ended: Promise<void>;
+  readonly run: AgentRun | null;
+}
+
 export interface AgentLoopOptions {
   readonly settings: AgentSettings;
   readonly inference: Pick<Inference, "generate">;
@@ -66,8 +74,8 @@ export class AgentLoop implements Agents {
   readonly #settings: AgentSettings;
   readonly #approvals: Approvals;
   readonly #services: RunServices;
-  /** Session ids of the current runs. The key is the controller that aborts the run. */
-  readonly #running = new Map<AbortController, string>();
+  /** Current runs whose sessions are known. The key is the controller that aborts the run. */
+  readonly #running = new Map<AbortController, RunningRun>();
 
   constructor({ settings, clock, ...services }: AgentLoopOptions) {
     const dispatch = settings.dispatch === null ? null : createDispatch(settings.dispatch, clock);
@@ -107,7 +115,10 @@ export class AgentLoop implements Agents {
   }
 
   async forget(sessionId: string): Promise<void> {
-    for (const [run, session] of this.#running) if (session === sessionId) run.abort(sessionDeleted());
+    const runs = [...this.#running].filter(([, { session }]) => session === sessionId);
+    for (const [stop] of runs) stop.abort(sessionDeleted());
+    // A state that is already being stored would otherwise be stored after the session is deleted.
+    await Promise.all(runs.map(([, { run }]) => run?.saved));
     if (this.groups.length === 0) return;
     try {
       await this.#services.tools.closeSession({ session: sessionId });
@@ -126,12 +137,19 @@ export class AgentLoop implements Agents {
     // Aborted when the run ends for any reason. This also ends its generation, calls and approvals.
     const stop = new AbortController();
     const options = { request, agent, signal: AbortSignal.any([signal, stop.signal]) };
+    let end = (): void => {};
+    const ended = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    const onSession = (session: string): void => void this.#running.set(stop, { session, ended, run: null });
     try {
       const permission = this.#permission(agent);
       const maxRounds = agent.maxRounds ?? this.#settings.maxRounds;
-      const isBusy = (session: string): boolean => [...this.#running.values()].includes(session);
-      const onSession = (session: string): void => void this.#running.set(stop, session);
+      const { sessionId } = agent;
+      if (sessionId !== null) await this.#claim(sessionId, () => onSession(sessionId), options.signal);
+      const isBusy = (session: string): boolean => this.#runOf(session) !== undefined;
       const run = await AgentRun.open(this.#services, { ...options, permission, maxRounds, isBusy, onSession });
+      this.#running.set(stop, { session: run.session, ended, run });
       yield* run.events();
       stop.signal.throwIfAborted();
     } catch (error) {
@@ -139,8 +157,24 @@ export class AgentLoop implements Agents {
     } finally {
       stop.abort();
       this.#running.delete(stop);
+      end();
       onPrepared();
     }
+  }
+
+  #runOf(session: string): RunningRun | undefined {
+    return [...this.#running.values()].find((run) => run.session === session);
+  }
+
+  /**
+   * Waits until no run uses the session, and calls `claim` in the same synchronous step. Waiting runs continue in the order in which
+   * they came. They must not run together, because each stores the whole state of the session. Throws cancelled if the signal is aborted.
+   */
+  async #claim(session: string, claim: () => void, signal: AbortSignal): Promise<void> {
+    for (let busy = this.#runOf(session); busy !== undefined; busy = this.#runOf(session)) {
+      await orAborted(signal, busy.ended);
+    }
+    claim();
   }
 
   /**

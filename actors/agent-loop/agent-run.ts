@@ -91,6 +91,16 @@ export class AgentRun {
     return new AgentRun(services, options, session);
   }
 
+  /** Id of the run's session. */
+  get session(): string {
+    return this.#session.id;
+  }
+
+  /** Resolves when no state of the session is being stored. Never rejects. */
+  get saved(): Promise<void> {
+    return this.#session.saved;
+  }
+
   /**
    * Runs the rounds and yields their events. Throws a ServerError if the run cannot continue. If the request is cancelled, the
    * iteration ends without a final event.

@@ -92,6 +92,11 @@ export class SessionLink {
     return this.#linked.id;
   }
 
+  /** Resolves when no state is being stored. Never rejects. */
+  get saved(): Promise<void> {
+    return this.#saving;
+  }
+
   /** Number of requests of the session before this one. */
   get turn(): number {
     return this.#linked.head?.turns ?? 0;

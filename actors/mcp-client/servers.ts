@@ -88,7 +88,7 @@ export class McpServers {
   async #launch({ source }: McpServerSettings): Promise<ServerProcess> {
     const { init, sandbox } = this.#options;
     if (source.type !== "process") throw new Error("only a process can be launched");
-    return await startServerProcess(source, source.workFolder ?? init.folder, sandbox);
+    return await startServerProcess(source, init.folder, sandbox);
   }
 
   /**

@@ -1,11 +1,11 @@
 // Host limits: limits how many pages are fetched concurrently, in total and per host, and how often requests are sent to a host.
 // Clients take turns.
 import { setTimeout as sleep } from "node:timers/promises";
+import { orAborted } from "../../runtime/abort.ts";
 import { LruMap } from "../../runtime/collections.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
 import { KeyedGates } from "../../runtime/queues/keyed-gates.ts";
-import { orAborted } from "../../runtime/web/abort.ts";
 
 /** Maximum number of concurrent fetches, in total and per host. */
 const maxFetches = 16;

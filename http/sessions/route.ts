@@ -36,12 +36,11 @@ export const importSession: RouteHandler = async (exchange, context) => {
 export const deleteSession: RouteHandler = async (exchange, context) => {
   const { sessions } = storesOf(context);
   const id = exchange.parameters.session_id ?? "";
-  const wasThere = await sessions.delete(id);
-  await context.agents?.forget(id);
-  // The session is deleted even if a replica cannot be reached now. An agent run on that replica may then store the session
+  // Runs of the session are ended first, because they store it. An agent run on a replica that cannot be reached now may store it
   // again.
+  await context.agents?.forget(id);
   if (context.replicas !== null) await context.replicas.ask(null, "forgetSession", { session: id }, false);
-  exchange.json(200, { id, object: "session", deleted: wasThere });
+  exchange.json(200, { id, object: "session", deleted: await sessions.delete(id) });
 };
 
 function checkedId(exchange: Exchange): string {

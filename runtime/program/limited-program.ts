@@ -59,6 +59,9 @@ export async function runLimitedCommand(
   const { timeMs, cpuSeconds, memoryBytes, outputBytes } = limits;
   const [file, ...rest] = limitedCommand(command, cpuSeconds);
   const child = spawn(file, rest, { env: {}, stdio: ["pipe", "pipe", "pipe"] });
+  const failed = new Promise<string>((resolve) => void child.once("error", ({ message }) => resolve(message)));
+  // Without free file descriptors there is neither a process nor pipes to it.
+  if (child.pid === undefined) return { output: Buffer.alloc(0), failure: await failed };
   let verdict: string | null = null;
   const end = (reason: string): void => {
     verdict ??= reason;
@@ -88,8 +91,8 @@ export async function runLimitedCommand(
   child.stdin.on("error", () => undefined);
   child.stdin.end(input);
   const exit = await new Promise<Exit>((resolve) => {
-    child.once("error", (error) => {
-      verdict ??= error.message;
+    void failed.then((reason) => {
+      verdict ??= reason;
       resolve({ code: null, signal: null });
     });
     child.once("close", (code, signal) => resolve({ code, signal }));

@@ -30,8 +30,10 @@ const WATCH_MS = 100;
  * children.
  */
 const IDLE_WATCH_MS = 2000;
-/** Maximum fraction of the wall-clock time that the watcher may spend on checks. */
+/** Maximum fraction of the thread's time for the checks of all its processes together. */
 const WATCH_SHARE = 0.1;
+/** Processes of this thread whose last check was a full one. */
+const checked = new Set<RunningProcess>();
 const GONE_POLL_MS = 2;
 const GONE_LIMIT_MS = 2000;
 
@@ -169,6 +171,7 @@ export class RunningProcess implements ConfinedProcess {
       this.#child.once("exit", (code, signal) => resolve({ code, signal }));
     });
     this.#hasExited = true;
+    checked.delete(this);
     if (this.#timer !== null) clearTimeout(this.#timer);
     const { pid } = this.#child;
     // Without a sandbox, processes that the command has started may still run in its process group.
@@ -188,9 +191,12 @@ export class RunningProcess implements ConfinedProcess {
       const startedAt = performance.now();
       const root = this.#innerPid ?? this.#child.pid;
       const isActive = root !== undefined && (this.#isWatched || this.#wasActive(root));
-      if (isActive) this.#check(root);
+      if (isActive) {
+        checked.add(this);
+        this.#check(root);
+      } else checked.delete(this);
       const spentMs = performance.now() - startedAt;
-      this.#watch(Math.max(isActive ? WATCH_MS : IDLE_WATCH_MS, spentMs / WATCH_SHARE));
+      this.#watch(Math.max(isActive ? WATCH_MS : IDLE_WATCH_MS, (checked.size * spentMs) / WATCH_SHARE));
     }, delayMs).unref();
   }
 

@@ -26,6 +26,7 @@ const MAX_OPEN_FILES = 1024;
  * reserve more memory than they use.
  */
 const DATA_FACTOR = 2;
+const cpuLimit = "--cpu=";
 /** Exit code of a command that could not enter its control group. */
 const CANNOT_CONFINE = 126;
 
@@ -100,7 +101,8 @@ class HostSandbox implements Sandbox {
       ? ({ folders: [temporary], userFolder: workFolder } as const)
       : ({ folders: [workFolder, temporary], userFolder: null } as const);
     const options = { hasChannel, group, settings: this.#settings, ...counted } as const;
-    const inner = [...this.#limits, ...command.argv];
+    const isLimited = (limit: string): boolean => command.isService !== true || !limit.startsWith(cpuLimit);
+    const inner = [...this.#limits.filter(isLimited), ...command.argv];
     if (this.#confinement === null) {
       const [file = "", ...args] = group === null ? inner : inGroup(group, inner);
       const variables = { ...baseEnvironment(isUsers ? temporary : workFolder, temporary), ...environment };
@@ -158,7 +160,7 @@ function limitsOf(
     "--core=0",
     `--nofile=${MAX_OPEN_FILES}`,
     `--fsize=${maxDiskMb * MIB}`,
-    `--cpu=${maxCpuSecs}:${maxCpuSecs + 5}`,
+    `${cpuLimit}${maxCpuSecs}:${maxCpuSecs + 5}`,
     // The address space is not limited, because WebAssembly reserves 10 GiB of it per module.
     `--data=${DATA_FACTOR * maxMemoryMb * MIB}`,
     // The number of processes is limited only in a user namespace, because elsewhere the kernel counts all processes of the user.

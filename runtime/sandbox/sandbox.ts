@@ -52,6 +52,8 @@ export interface ConfinedCommand {
    * their own paths, and they are not protected.
    */
   readonly mounted?: readonly { readonly folder: string; readonly at: string }[];
+  /** Whether the command runs for as long as the server. Such a command has no limit of processor time; default: false. */
+  readonly isService?: boolean;
   /** Opens the file descriptor 3 of the command as a pipe from the server, and 4 as a pipe to the server. */
   readonly hasChannel?: boolean;
 }

@@ -5,7 +5,7 @@ import { type ClientRequest, type IncomingMessage, request as requestHttp } from
 import { request as requestHttps } from "node:https";
 import { isIP, type LookupFunction } from "node:net";
 import { isOutside } from "./addresses.ts";
-import { maxHeaderBytes, maxHeaders, maxInformational, maxUrlLength, refused } from "./limits.ts";
+import { maxHeaderBytes, maxHeaders, maxInformational, maxLookups, maxUrlLength, refused } from "./limits.ts";
 
 /** The rules for allowed connections, and the resolver of host names. */
 export interface ConnectionGuard {
@@ -99,9 +99,25 @@ function checkedLookup({ resolve, isAllowed }: ConnectionGuard): LookupFunction 
   };
 }
 
+let lookups = 0;
+
+/** Rejects if too many names are being looked up: a lookup cannot be cancelled, and those of the whole process share two threads. */
 function resolveName(name: string): Promise<readonly LookupAddress[]> {
   return new Promise((resolve, reject) => {
-    lookup(name, { all: true }, (error, addresses) => (error === null ? resolve(addresses) : reject(error)));
+    if (lookups >= maxLookups) {
+      reject(
+        refused(
+          `expected at most ${maxLookups} names that are being looked up; the name server answers slowly; try again later`,
+        ),
+      );
+      return;
+    }
+    lookups++;
+    lookup(name, { all: true }, (error, addresses) => {
+      lookups--;
+      if (error === null) resolve(addresses);
+      else reject(error);
+    });
   });
 }
 

@@ -21,6 +21,8 @@ export const maxHeaders = 128;
 /** Maximum number of informational responses (1xx) before a response. */
 export const maxInformational = 8;
 export const maxUrlLength = 8192;
+/** Maximum number of host names of one thread that are being looked up, abandoned ones included. */
+export const maxLookups = 16;
 
 /** Returns the error for a fetch that is not allowed or has failed. */
 export function refused(message: string, cause?: unknown): ServerError {

@@ -71,6 +71,8 @@ export class BuiltInCalls {
   ): Promise<CallOutcome> {
     const { tools } = this.#services;
     const { run, round, session, client, turn, signal } = context;
+    // The request may have ended while an approval of all actions was stored.
+    signal.throwIfAborted();
     const id = callKey(call, context);
     const cancel = (): void => tools.cancel({ id });
     signal.addEventListener("abort", cancel, { once: true });

@@ -5,6 +5,7 @@ import type { ToolCall } from "../../../engines/generation.ts";
 import type { Clock } from "../../../runtime/clock.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { jsonOrText } from "../../../runtime/json-or-text.ts";
+import { patientFetch } from "../../../runtime/web/patient-fetch.ts";
 
 export interface DispatchSettings {
   readonly url: string;
@@ -57,7 +58,7 @@ async function attempted(
   };
   try {
     const limit = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
-    const response = await fetch(url, { method: "POST", headers, body, signal: limit, redirect: "error" });
+    const response = await patientFetch(url, { method: "POST", headers, body, signal: limit, redirect: "error" });
     const text = await bounded(response);
     if (text === null) return failed(`the reply is larger than ${maxReplyBytes} bytes`, false);
     if (response.ok) return { isOk: true, text };

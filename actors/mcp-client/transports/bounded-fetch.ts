@@ -1,5 +1,6 @@
 // Bounded fetch: limits the size of messages in HTTP responses: of a whole body, or of each event of an event stream.
 import type { FetchLike } from "@modelcontextprotocol/client";
+import { patientFetch } from "../../../runtime/web/patient-fetch.ts";
 import { maxMessageBytes, tooLarge } from "./limits.ts";
 
 const NEWLINE = 0x0a;
@@ -42,18 +43,6 @@ function callSignal(calls: Map<string, AbortController>, id: string, { signal }:
   const [oldest] = calls.keys();
   if (calls.size > MAX_KEPT && oldest !== undefined) calls.delete(oldest);
   return signal ? AbortSignal.any([signal, ended.signal]) : ended.signal;
-}
-
-let patient: Promise<FetchLike> | null = null;
-
-/** Fetches without a time limit. Node's own fetch aborts a request whose response takes more than 300 s. */
-async function patientFetch(url: string | URL, init: RequestInit): Promise<Response> {
-  patient ??= import("../../../runtime/web/undici.ts").then(({ Agent, fetch }) => {
-    const dispatcher = new Agent({ headersTimeout: 0, bodyTimeout: 0 });
-    // The cast is safe: Node's fetch is built from this library, which has its own type declarations.
-    return (to, given) => fetch(to, { ...given, dispatcher } as object) as unknown as Promise<Response>;
-  });
-  return await (await patient)(url, init);
 }
 
 interface Message {

@@ -2,10 +2,11 @@
 // process and its descendants end with this process, even if this process is killed.
 import { type ChildProcess, spawn } from "node:child_process";
 import { constants } from "node:fs";
-import { access } from "node:fs/promises";
+import { access, mkdir, mkdtemp } from "node:fs/promises";
 import { delimiter, isAbsolute, join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { ServerError } from "../../../runtime/errors.ts";
+import { removeFolder } from "../../../runtime/host/remove-folder.ts";
 import type { ConfinedProcess, Sandbox } from "../../../runtime/sandbox/sandbox.ts";
 import type { McpServerSource } from "../../api/agent/mcp.ts";
 
@@ -30,14 +31,26 @@ const passedVariables = ["PATH", "HOME", "LANG", "TMPDIR", "SystemRoot", "USERPR
  */
 const guarded = '(read -r _ <&3; kill -KILL 0) >/dev/null 2>&1 </dev/null & exec "$@" 3<&-';
 
-/** Starts the server in the working directory `workFolder`. Rejects with config_invalid if the command does not exist. */
+/**
+ * Starts the server in its configured working directory, or in one below `folder`, a private folder of this process. Rejects with
+ * config_invalid if the command does not exist.
+ */
 export async function startServerProcess(
   source: ProcessSource,
-  workFolder: string,
+  folder: string,
   sandbox: Sandbox | null,
 ): Promise<ServerProcess> {
   const { command, args, environment } = source;
-  if (sandbox !== null) return confined(sandbox.launch({ argv: [command, ...args], workFolder, environment }));
+  const workFolder = source.workFolder ?? join(folder, "work");
+  if (source.workFolder === null) await mkdir(workFolder, { recursive: true, mode: 0o700 });
+  if (sandbox !== null) {
+    const temporary = source.workFolder === null ? {} : { temporaryFolder: await mkdtemp(join(folder, "tmp-")) };
+    const argv = [command, ...args] as const;
+    const child = confined(sandbox.launch({ argv, workFolder, environment, isService: true, ...temporary }));
+    const { temporaryFolder } = temporary;
+    if (temporaryFolder !== undefined) void child.exited.then(() => removeFolder(temporaryFolder).catch(() => {}));
+    return child;
+  }
   const variables = { ...ownVariables(), ...environment };
   if (process.platform === "win32") return unconfined(spawn(command, args, optionsOf(workFolder, variables)));
   const program = await findCommand(command, workFolder, variables.PATH ?? "");

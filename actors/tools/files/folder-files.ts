@@ -1,9 +1,12 @@
 // Files of a folder: lists the files, and detects whether a file has changed.
-import type { BigIntStats, Dirent } from "node:fs";
-import { readdir } from "node:fs/promises";
-import { join } from "node:path";
+import { type BigIntStats, constants, type Dirent } from "node:fs";
+import { type FileHandle, open, readdir, readlink, realpath } from "node:fs/promises";
+import { join, sep } from "node:path";
 
-/** Lists the regular files in a folder and its subfolders; links are not followed. Stops after `maxEntries` files and folders. */
+/**
+ * Lists the regular files in a folder and its subfolders; links are not followed, even if code replaces a folder by a link meanwhile.
+ * Stops after `maxEntries` files and folders.
+ */
 export async function filesBelow(
   folder: string,
   maxEntries: number,
@@ -11,10 +14,11 @@ export async function filesBelow(
 ): Promise<{ readonly paths: readonly string[]; readonly isComplete: boolean }> {
   const paths: string[] = [];
   const folders = [folder];
+  const root = await realpath(folder).catch(() => folder);
   let count = 0;
   for (let next = folders.pop(); next !== undefined && count <= maxEntries; next = folders.pop()) {
     // A folder that was removed during the scan, or that cannot be read, counts as empty.
-    const entries: readonly Dirent[] = await readdir(next, { withFileTypes: true }).catch(() => []);
+    const entries = await entriesOf(next, root).catch(() => []);
     count += entries.length;
     for (const entry of entries.slice(0, maxEntries)) {
       if (isSkipped(entry)) continue;
@@ -23,6 +27,33 @@ export async function filesBelow(
     }
   }
   return { paths, isComplete: count <= maxEntries };
+}
+
+/** Lists the entries of a folder. Rejects if it is a link, or if a link in its path leads out of `root`, a path without links. */
+async function entriesOf(folder: string, root: string): Promise<readonly Dirent[]> {
+  const opened = await open(folder, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+  try {
+    const path = `/proc/self/fd/${opened.fd}`;
+    const target = await readlink(path).catch(() => null);
+    // Without /proc there is no sandbox, so the code can list every folder that the server can list anyway.
+    if (target === null) return await readdir(folder, { withFileTypes: true });
+    if (!isWithin(target, root)) throw new Error("a link leads out of the folder");
+    // The open folder is listed and not its path, which may be a link by now.
+    return await readdir(path, { withFileTypes: true });
+  } finally {
+    await opened.close();
+  }
+}
+
+/** Returns whether an open file or folder is in `folder` (or is it), after all links in its path are resolved. Always true without /proc. */
+export async function isInside({ fd }: FileHandle, folder: string): Promise<boolean> {
+  // Without /proc there is no sandbox, so the code can read every file that the server can read anyway.
+  const target = await readlink(`/proc/self/fd/${fd}`).catch(() => null);
+  return target === null || isWithin(target, await realpath(folder));
+}
+
+function isWithin(path: string, folder: string): boolean {
+  return path === folder || path.startsWith(folder + sep);
 }
 
 /** Returns the state of a file as a string. Every write to the file changes it. */

@@ -2,9 +2,10 @@
 // work folder, so links that lead out of the folder are not followed, and every limit is checked.
 import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
-import { type FileHandle, open, readlink, realpath, rm } from "node:fs/promises";
-import { join, sep } from "node:path";
+import { type FileHandle, open, rm } from "node:fs/promises";
+import { join } from "node:path";
 import { type FileToStore, fileLimits } from "../../api/agent/files.ts";
+import { isInside } from "./folder-files.ts";
 
 const PIECE_BYTES = 256 * 1024;
 
@@ -59,14 +60,6 @@ function failureOf(error: unknown, name: string): StageFailure {
 
 function notAFile(name: string): StageFailure {
   return { code: "not_a_file", message: `${name} is not a readable regular file of the working directory` };
-}
-
-/** Returns whether an open file is in the work folder, after all links in its path are resolved. */
-async function isInside(file: FileHandle, folder: string): Promise<boolean> {
-  const root = await realpath(folder);
-  const target = await readlink(`/proc/self/fd/${file.fd}`).catch(() => null);
-  // Without /proc there is no sandbox, so the code can read every file that the server can read anyway.
-  return target === null || target.startsWith(root + sep);
 }
 
 /** Copies at most maxFileBytes bytes of a file. Returns whether the whole file was copied. Throws if the copy cannot be written. */

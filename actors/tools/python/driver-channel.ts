@@ -10,7 +10,7 @@ const MAX_PARTS = 1024;
 const NEWLINE = 0x0a;
 const [QUOTE, BACKSLASH, COMMA, BRACKET, BRACE] = [0x22, 0x5c, 0x2c, 0x5b, 0x7b];
 
-interface Reply {
+export interface Reply {
   readonly reply: object;
 }
 

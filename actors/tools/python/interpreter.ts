@@ -6,7 +6,7 @@ import { resolvesWithin } from "../../../runtime/clock.ts";
 import type { ConfinedExit, ConfinedProcess } from "../../../runtime/sandbox/sandbox.ts";
 import type { BoundedText } from "../bounded-text.ts";
 import { MAX_FRAMES, MAX_IMAGES } from "./driver.ts";
-import { DriverChannel } from "./driver-channel.ts";
+import { DriverChannel, type Reply } from "./driver-channel.ts";
 import { MarkedOutput } from "./marked-output.ts";
 import { marks } from "./marks.ts";
 
@@ -46,7 +46,9 @@ export class Interpreter {
   readonly #stdout: MarkedOutput;
   readonly #stderr: MarkedOutput;
   readonly #channel: DriverChannel;
-  #hasEnded = false;
+  #exit: ConfinedExit | null = null;
+  /** Called when the process has ended while a cell runs. */
+  #onExit: (exit: ConfinedExit) => void = () => {};
 
   /** `process` must have been started with a channel. */
   constructor(process: ConfinedProcess) {
@@ -56,8 +58,9 @@ export class Interpreter {
     this.#stdout = new MarkedOutput(process.stdout, marks.stdout);
     this.#stderr = new MarkedOutput(process.stderr, marks.stderr);
     this.#channel = new DriverChannel(process.channel, () => void process.kill());
-    void process.exited.then(() => {
-      this.#hasEnded = true;
+    void process.exited.then((exit) => {
+      this.#exit = exit;
+      this.#onExit(exit);
       this.#channel.close();
       void this.#stdout.end();
       void this.#stderr.end();
@@ -65,7 +68,7 @@ export class Interpreter {
   }
 
   get hasEnded(): boolean {
-    return this.#hasEnded;
+    return this.#exit !== null;
   }
 
   /** Path of the work folder as seen by the code. */
@@ -89,8 +92,13 @@ export class Interpreter {
       this.#process.interrupt();
       killTimer = setTimeout(() => void this.#process.kill(), KILL_AFTER_MS);
     }, timeoutMs);
-    const ended = this.#process.exited.then((exit) => ({ why: reasonOf(exit, isTimeout) }));
-    const outcome = await Promise.race([this.#channel.ask(code), ended]);
+    // Promise.race with `exited` would keep each reply in memory until the process ends.
+    const outcome = await new Promise<Reply | { readonly why: string }>((resolve) => {
+      this.#onExit = (exit) => resolve({ why: reasonOf(exit, isTimeout) });
+      if (this.#exit !== null) this.#onExit(this.#exit);
+      void this.#channel.ask(code).then(resolve);
+    });
+    this.#onExit = () => {};
     clearTimeout(timer);
     clearTimeout(killTimer);
     this.#process.isWatched = false;

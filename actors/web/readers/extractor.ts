@@ -3,10 +3,10 @@
 import { randomUUID } from "node:crypto";
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { orAborted } from "../../../runtime/abort.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { Gate } from "../../../runtime/queues/gate.ts";
 import { KeyedGates } from "../../../runtime/queues/keyed-gates.ts";
-import { orAborted } from "../../../runtime/web/abort.ts";
 import { documentText } from "../../files/documents/document-text.ts";
 import { ReaderProcess } from "./reader-process.ts";
 import type { ExtractTasks } from "./tasks.ts";

@@ -1,7 +1,8 @@
 // Isolation of MCP servers: environment variables, sandbox, calls of several sessions, and the exit of a server or
 // of the client's thread.
 import assert from "node:assert/strict";
-import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
@@ -48,7 +49,9 @@ describe("the processes of MCP servers", () => {
   it("run in the sandbox if it is given: they see their folder, and not this server's files", async (test) => {
     if (inspectIsolation().kind === "none") return test.skip("this machine has no isolation");
     copyFileSync(program, join(folder, "server.mjs"));
-    const limits = { maxMemoryMb: 1024, maxCpuSecs: 60, maxProcs: 64, maxDiskMb: 64 };
+    // The files of the folder are the user's: they do not count against the limit.
+    writeFileSync(join(folder, "large"), Buffer.alloc(3 * 2 ** 20));
+    const limits = { maxMemoryMb: 1024, maxCpuSecs: 60, maxProcs: 64, maxDiskMb: 2 };
     const sandbox = { mode: "on", profile: "restricted", network: "none", ...limits } as const;
     const args = ["server.mjs", "good", program];
     const source = {
@@ -63,6 +66,18 @@ describe("the processes of MCP servers", () => {
     const place = JSON.parse((await rig.call("where", {})).content) as Place;
     assert.deepEqual([place.folder, place.sees], ["/work", false]);
     assert.ok(place.variables.includes("OWN"));
+    assert.equal(existsSync(`${folder}.tmp`), false, "nothing is created beside the user's folder");
+    // A server runs for as long as this process, so its processor time is not limited.
+    const { stdout } = spawnSync("ps", ["-eo", "pid=,args=", "-ww"], { encoding: "utf8" });
+    const [pid] =
+      stdout
+        .split("\n")
+        .find((line) => /^\s*\d+ node server\.mjs good/.test(line))
+        ?.trim()
+        .split(" ") ?? [];
+    assert.match(readFileSync(`/proc/${pid}/limits`, "utf8"), /Max cpu time +unlimited/);
+    await sleep(500);
+    assert.equal((await rig.call("echo", {})).content, "echo");
     await rig.stop();
   });
 });

@@ -466,12 +466,15 @@ describe("sessions of the agent loop", () => {
       if (events[0]?.type === "session") sessions.push(events[0].id);
     };
     const other = outcome();
+    let named = Promise.resolve();
     it.tools.script = async () => {
       await ask(null);
-      await ask("sess_1");
+      // A request that names the session waits for the run that uses it.
+      named = ask("sess_1");
       return other;
     };
     await ask(null);
+    await named;
     assert.equal(sessions.length, 3);
     assert.notEqual(sessions[0], "sess_1");
     assert.deepEqual(sessions.slice(1), ["sess_1", "sess_1"]);

@@ -83,6 +83,33 @@ describe("a run whose session is deleted", () => {
     assert.deepEqual(it.sessions.updates, []);
   });
 
+  it("waits for the state that is being stored, so that it is not stored after the session is deleted", async () => {
+    const it = rig([[[python, { code: "1" }]], "one"]);
+    let stored = (): void => {};
+    const storing = new Promise<void>((resolve) => {
+      stored = resolve;
+    });
+    let began = (): void => {};
+    const update = new Promise<void>((resolve) => {
+      began = resolve;
+    });
+    it.sessions.update = () => {
+      began();
+      return storing;
+    };
+    const events = ran(it, { sessionId: "mine" });
+    await update;
+    let isForgotten = false;
+    const forgotten = it.loop.forget("mine").then(() => {
+      isForgotten = true;
+    });
+    for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(isForgotten, false);
+    stored();
+    await forgotten;
+    assert.deepEqual(errorOf(await events), ["cancelled"]);
+  });
+
   it("is not disturbed by the end of another session", async () => {
     const it = rig([[[python, { code: "1" }]], "one"]);
     const events = await ran(it, { sessionId: "mine" }, () => void it.loop.forget("other"));
@@ -93,6 +120,43 @@ describe("a run whose session is deleted", () => {
     const it = rig([]);
     it.tools.closeSession = () => Promise.reject(new ServerError("peer_gone", "the tools have ended"));
     await it.loop.forget("mine");
+  });
+});
+
+describe("a run that is cancelled while an approval of all actions is stored", () => {
+  it("does not run the call", async () => {
+    const it = rig([[[shell, { commands: ["rm x"] }]], "done"]);
+    const stop = new AbortController();
+    it.sessions.update = async () => {
+      await Promise.resolve();
+      stop.abort();
+    };
+    const decide = (event: AgentEvent): void => {
+      if (event.type === "approval")
+        it.loop.decide(event.request.approval_id, { ...approve, rememberForSession: true });
+    };
+    await ran(it, { permission: "ask" }, decide, stop.signal);
+    assert.deepEqual(it.tools.calls, []);
+  });
+});
+
+describe("runs whose requests name one session", () => {
+  it("run one after another, in the order in which they came, because each stores the whole session", async () => {
+    const it = rig(["one", "two", "three"]);
+    const order: string[] = [];
+    const run = async (name: string, signal?: AbortSignal) => {
+      const onEvent = ({ type }: AgentEvent) => {
+        if (type === "session" || type === "done") order.push(`${name} ${type}`);
+      };
+      return await ran(it, { sessionId: "mine" }, onEvent, signal);
+    };
+    const gone = new AbortController();
+    const runs = [run("a"), run("b"), run("gone", gone.signal), run("c")];
+    gone.abort();
+    const events = await Promise.all(runs);
+    assert.deepEqual(order, ["a session", "a done", "b session", "b done", "c session", "c done"]);
+    assert.deepEqual(events[2], []);
+    assert.equal(it.sessions.updates.length, 3);
   });
 });
 

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Agents } from "../../../../actors/api/agent/agents.ts";
 import { sessionListSchema } from "../../../../http/sessions/list-route.ts";
 import { loadableEdges, startServer, type TestServer } from "../../../fixtures/http-server.ts";
 import { openStores, type TestStores } from "../agents/stores.ts";
@@ -55,6 +56,19 @@ for (const edge of loadableEdges()) {
       assert.equal(bytes, '[{"message":{"role":"user","content":"hi"},"visible":0}]'.length + '["aaaa"]'.length + 2);
       await stores.sessions.find("a");
       assert.deepEqual(idsOf(await list()), [["a", "c", "b"], false]);
+    });
+
+    it("lacks a session that is deleted after its runs have ended, though they stored it to the last", async () => {
+      const agents = { forget: async (id: string) => await put(id) } as unknown as Agents;
+      const other = await startServer(edge, { parts: stores, makeAgents: () => agents });
+      try {
+        await put("left");
+        const reply = await fetch(`${other.url}/v1/sessions/left`, { method: "DELETE" });
+        assert.deepEqual(await reply.json(), { id: "left", object: "session", deleted: true });
+        assert.equal(await stores.sessions.find("left"), null);
+      } finally {
+        await other.stop();
+      }
     });
 
     it("does not use the sessions that it shows", async () => {
