@@ -29,7 +29,7 @@ export interface DispatcherOptions {
   readonly queueTimeoutMs: number;
   /** Minimum time in ms between two frames, except frames with a first or last token. */
   readonly frameIntervalMs: number;
-  /** Called when every server is down and no sequence runs. */
+  /** Called when every server is down and no request runs. */
   readonly onDown: (reason: string) => void;
 }
 
@@ -372,7 +372,8 @@ export class Dispatcher implements SequenceOwner {
     if (!upstreams.every(({ isDown }) => isDown)) return;
     const reason = noServer(upstreams);
     this.#failWaiting(toErrorRecord(reason));
-    if (this.#running.size === 0 && !this.#isStopped) onDown(reason.message);
+    const isIdle = upstreams.every(({ outstanding }) => outstanding === 0);
+    if (isIdle && !this.#isStopped) onDown(reason.message);
   }
 
   #checkTime(sequence: RemoteSequence, nowMs: number): void {

@@ -5,7 +5,7 @@ import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, it, type TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { remoteTextChannel, remoteTextWindow } from "../../../../actors/messages.ts";
+import { type ModelStatistics, remoteTextChannel, remoteTextWindow } from "../../../../actors/messages.ts";
 import { TextActor } from "../../../../actors/remote-text/text-actor.ts";
 import { TextUpstream } from "../../../../actors/remote-text/text-upstreams.ts";
 import {
@@ -87,7 +87,7 @@ function openActor(t: TestContext, { url }: ChatServer, options: { slots?: numbe
   });
   let nextStream = 1;
   return {
-    actor,
+    statistics: async () => (await actor.statistics({}, { sender: left })) as ModelStatistics,
     /** Sends a request. Resolves with its text, or with the code of its error. */
     async ask(client = "me"): Promise<string> {
       const stream = nextStream++;
@@ -113,14 +113,13 @@ function openActor(t: TestContext, { url }: ChatServer, options: { slots?: numbe
 describe("a request to a model in text mode", () => {
   it("fails when it has waited for a slot for queue_timeout_secs, and takes none", async (t) => {
     const far = await startChatServer(t);
-    const { actor, ask } = openActor(t, far, { slots: 1, queueTimeoutMs: 400 });
+    const { statistics, ask } = openActor(t, far, { slots: 1, queueTimeoutMs: 400 });
     far.isHolding = true;
     const first = ask();
     await until(() => far.held.length === 1);
     const late = await Promise.race([ask("other"), sleep(8000, "still waiting", { ref: false })]);
     assert.equal(late, "queue_timeout");
-    const { ended } = await actor.statistics({}, {});
-    assert.deepEqual(ended, { stop: 0, length: 0, cancelled: 0, error: 1 });
+    assert.deepEqual((await statistics()).ended, { stop: 0, length: 0, cancelled: 0, error: 1 });
     await far.release();
     assert.equal(await first, "first", "the limit does not apply to a request that has a slot");
     assert.equal(await ask(), "first");
