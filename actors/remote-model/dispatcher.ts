@@ -29,11 +29,11 @@ export interface DispatcherOptions {
   readonly queueTimeoutMs: number;
   /** Minimum time in ms between two frames, except frames with a first or last token. */
   readonly frameIntervalMs: number;
-  /** Called when every server is down and no sequence runs. */
+  /** Called when every server is down and no request runs. */
   readonly onDown: (reason: string) => void;
 }
 
-/** A sequence or an embedding request that waits for a server. */
+/** A sequence or an embedding request that waits for a server, or for its next attempt. */
 interface Waiting {
   readonly client: string;
   readonly job: Pick<SequenceJob, "priority">;
@@ -53,8 +53,8 @@ export class Dispatcher implements SequenceOwner {
   readonly #entries = new Map<RemoteSequence, Waiting>();
   /** Sequences with an open stream, including sequences that have ended. */
   readonly #running = new Set<RemoteSequence>();
-  /** Sequences that wait for their next attempt, with their timers. */
-  readonly #retrying = new Map<RemoteSequence, NodeJS.Timeout>();
+  /** Requests whose next attempt has a delay, with their timers. They are not in the queue yet. */
+  readonly #retrying = new Map<Waiting, NodeJS.Timeout>();
   readonly #latencies = new StreamLatencies();
   readonly #ended: EndCounts = { stop: 0, length: 0, cancelled: 0, error: 0 };
   readonly #ticking: NodeJS.Timeout;
@@ -105,15 +105,16 @@ export class Dispatcher implements SequenceOwner {
     signal: AbortSignal,
   ): Promise<T> {
     const avoided = new Set<Upstream>();
+    let delayMs = 0;
     for (let attempt = 1; ; attempt++) {
       this.#checkRunning();
       const upstream = await new Promise<Upstream>((resolve, reject) => {
         const fail = (error: ErrorRecord) => reject(new ServerError(error.code, error.message, error));
-        const queuedMs = performance.now();
+        const queuedMs = performance.now() + delayMs;
         const waiting: Waiting = { client, job: { priority }, queuedMs, prompt, avoided, start: resolve, fail };
-        const leave = () => this.#queue.remove(waiting) && reject(cancelled());
+        const leave = () => this.#dequeue(waiting) && reject(cancelled());
         signal.addEventListener("abort", leave, { once: true });
-        this.#queue.add(waiting, true);
+        this.#queueAfter(delayMs, waiting, true);
         this.#pump();
       });
       try {
@@ -125,9 +126,8 @@ export class Dispatcher implements SequenceOwner {
         if (!(error instanceof UpstreamFailure)) throw error;
         upstream.failed(error, performance.now());
         if (error.kind === "refused") throw refusedByServer(upstream.url, error);
-        avoided.add(upstream);
         if (attempt > this.#options.settings.retries) throw attemptsFailed(upstream.url, error, attempt);
-        upstream.counts.retries++;
+        delayMs = this.#prepareRetry(attempt, upstream, avoided, error);
       } finally {
         upstream.outstanding--;
         this.#pump();
@@ -170,10 +170,7 @@ export class Dispatcher implements SequenceOwner {
   stop(): void {
     this.#isStopped = true;
     clearInterval(this.#ticking);
-    for (const waiting of [...this.#queue]) {
-      this.#queue.remove(waiting);
-      waiting.fail(stopping);
-    }
+    this.#failWaiting(stopping);
     for (const subscriber of this.#subscribers.all()) this.drop(subscriber);
     for (const sequence of [...this.#running]) sequence.close();
     for (const upstream of this.#options.upstreams) upstream.close();
@@ -239,32 +236,23 @@ export class Dispatcher implements SequenceOwner {
     if (failure.kind === "refused") this.#fail(sequence, refusedByServer(upstream.url, failure));
     else if (sequence.hasBegun || attempts > this.#options.settings.retries) {
       this.#fail(sequence, attemptsFailed(upstream.url, failure, attempts, sequence.tokenCount));
-    } else this.#retry(sequence, upstream, failure);
+    } else this.#enqueue(sequence, this.#prepareRetry(attempts, upstream, sequence.avoided, failure));
     this.#pump();
   }
 
-  #retry(sequence: RemoteSequence, upstream: Upstream, { retryAfterMs }: UpstreamFailure): void {
+  /** Notes that an attempt has failed on a server. Returns the delay in ms until the next one: 0 if there is another server. */
+  #prepareRetry(attempts: number, upstream: Upstream, avoided: Set<Upstream>, failure: UpstreamFailure): number {
     upstream.counts.retries++;
-    sequence.avoided.add(upstream);
-    const { upstreams } = this.#options;
-    if (upstreams.some((one) => one.isUp && !sequence.avoided.has(one))) {
-      this.#enqueue(sequence);
-      return;
-    }
-    sequence.avoided.clear();
-    const wait = retryDelayMs(sequence.attempts, { retryAfterMs });
-    const again = () => {
-      this.#retrying.delete(sequence);
-      this.#enqueue(sequence);
-      this.#pump();
-    };
-    this.#retrying.set(sequence, setTimeout(again, wait));
+    avoided.add(upstream);
+    if (this.#options.upstreams.some((one) => one.isUp && !avoided.has(one))) return 0;
+    avoided.clear();
+    return retryDelayMs(attempts, failure);
   }
 
-  #enqueue(sequence: RemoteSequence): void {
+  #enqueue(sequence: RemoteSequence, delayMs = 0): void {
     const { client, job, avoided } = sequence;
     const entry: Waiting = {
-      ...{ client, job, avoided, prompt: job.prompt, queuedMs: performance.now() },
+      ...{ client, job, avoided, prompt: job.prompt, queuedMs: performance.now() + delayMs },
       start: (upstream) => {
         this.#entries.delete(sequence);
         // #start increments `outstanding` itself.
@@ -278,7 +266,33 @@ export class Dispatcher implements SequenceOwner {
     };
     this.#entries.set(sequence, entry);
     // Only the first choice has a queue timeout, because the other choices may have to wait until the first one ends.
-    this.#queue.add(entry, job.choice === 0);
+    this.#queueAfter(delayMs, entry, job.choice === 0);
+  }
+
+  #queueAfter(delayMs: number, waiting: Waiting, hasLimit: boolean): void {
+    if (delayMs === 0) {
+      this.#queue.add(waiting, hasLimit);
+      return;
+    }
+    const again = () => {
+      this.#retrying.delete(waiting);
+      this.#queue.add(waiting, hasLimit);
+      this.#pump();
+    };
+    this.#retrying.set(waiting, setTimeout(again, delayMs));
+  }
+
+  /** Removes a request that waits. Returns false if it does not wait. */
+  #dequeue(waiting: Waiting): boolean {
+    clearTimeout(this.#retrying.get(waiting));
+    return this.#retrying.delete(waiting) || this.#queue.remove(waiting);
+  }
+
+  #failWaiting(error: ErrorRecord): void {
+    for (const waiting of [...this.#queue, ...this.#retrying.keys()]) {
+      this.#dequeue(waiting);
+      waiting.fail(error);
+    }
   }
 
   /** Sends waiting requests to servers with free slots. */
@@ -338,10 +352,8 @@ export class Dispatcher implements SequenceOwner {
   /** Removes a sequence, in any state. */
   #leave(sequence: RemoteSequence): void {
     const entry = this.#entries.get(sequence);
-    if (entry !== undefined) this.#queue.remove(entry);
+    if (entry !== undefined) this.#dequeue(entry);
     this.#entries.delete(sequence);
-    clearTimeout(this.#retrying.get(sequence));
-    this.#retrying.delete(sequence);
     sequence.close();
     this.#release(sequence);
     this.#subscribers.remove(sequence);
@@ -359,12 +371,9 @@ export class Dispatcher implements SequenceOwner {
     }
     if (!upstreams.every(({ isDown }) => isDown)) return;
     const reason = noServer(upstreams);
-    for (const waiting of [...this.#queue]) {
-      this.#queue.remove(waiting);
-      waiting.fail(toErrorRecord(reason));
-    }
-    for (const sequence of [...this.#retrying.keys()]) this.#fail(sequence, reason);
-    if (this.#running.size === 0 && !this.#isStopped) onDown(reason.message);
+    this.#failWaiting(toErrorRecord(reason));
+    const isIdle = upstreams.every(({ outstanding }) => outstanding === 0);
+    if (isIdle && !this.#isStopped) onDown(reason.message);
   }
 
   #checkTime(sequence: RemoteSequence, nowMs: number): void {

@@ -18,6 +18,9 @@ import { ReasoningBudget } from "../model/sequence/reasoning-budget.ts";
 import type { StreamClock } from "../model/stream-latency.ts";
 import type { Upstream } from "./upstream.ts";
 
+/** Maximum number of end tokens in a request: servers that are troupes refuse more. Further end tokens take effect here only. */
+const maxStopTokens = 64;
+
 export interface SequenceLimits {
   /** Maximum number of tokens of a sequence (prompt and output). */
   readonly sequenceTokens: number;
@@ -56,12 +59,13 @@ export class RemoteSequence {
   attempts = 0;
   /** Servers on which an attempt failed; other servers are preferred for the next attempt. */
   readonly avoided = new Set<Upstream>();
-  /** Time of the server's latest event, in ms of performance.now(). */
+  /** Time of the server's latest event before the sequence ended, in ms of performance.now(). */
   lastMs = 0;
   /** Whether the sequence has ended, so that no more tokens are added to the frame. */
   isOver = false;
   readonly #owner: SequenceOwner;
-  readonly #limits: SequenceLimits;
+  /** Ids of tokens that end this sequence. */
+  readonly #endTokens: readonly number[];
   readonly #maxTokens: number;
   readonly #thinking: ReasoningBudget | null;
   /** Tokens generated so far; only kept if the sequence may have to be requested again. */
@@ -75,8 +79,8 @@ export class RemoteSequence {
     this.job = job;
     this.client = job.client;
     this.live = { id: job.id, subscriber };
-    this.#limits = limits;
     this.#owner = owner;
+    this.#endTokens = [...new Set([...job.stopTokens, ...(job.ignoreEos ? [] : limits.endTokens)])];
     const room = Math.max(limits.sequenceTokens - job.prompt.length, 1);
     this.#maxTokens = Math.min(job.maxNewTokens ?? room, room);
     this.#thinking = job.reasoningBudget && new ReasoningBudget(job.reasoningBudget);
@@ -131,14 +135,14 @@ export class RemoteSequence {
   }
 
   #request(model: string): UpstreamRequest {
-    const { prompt, minNewTokens, ignoreEos, stopTokens, sampling, choice, grammar } = this.job;
+    const { prompt, minNewTokens, ignoreEos, sampling, choice, grammar } = this.job;
     return {
       model,
       prompt: [...prompt, ...this.#output],
       maxTokens: this.#maxTokens - this.#output.length,
       minTokens: Math.max(minNewTokens - this.#output.length, 0),
       ignoreEos,
-      stopTokens,
+      stopTokens: this.#endTokens.slice(0, maxStopTokens),
       sampling,
       seed: sampling.seed === null ? null : sampling.seed + choice,
       grammar: grammar?.grammar ?? null,
@@ -146,9 +150,14 @@ export class RemoteSequence {
   }
 
   #read(data: string, reader: EventReader): void {
-    this.lastMs = performance.now();
-    if (this.upstream !== null) this.upstream.lastEventMs = this.lastMs;
-    if (this.isOver || data === "[DONE]") return;
+    const nowMs = performance.now();
+    if (this.upstream !== null) this.upstream.lastEventMs = nowMs;
+    if (data === "[DONE]") return;
+    if (this.isOver) {
+      this.#readAfterEnd(data, reader);
+      return;
+    }
+    this.lastMs = nowMs;
     const frame = this.#owner.frameOf(this);
     if (frame === undefined) return;
     const { tokens, logprobs, end, cachedTokens } = reader.read(parsed(data));
@@ -161,14 +170,18 @@ export class RemoteSequence {
     this.#over(frame, end);
   }
 
+  /** Closes the stream if the server does not know the rule that has ended the sequence: it would generate until its own limit. */
+  #readAfterEnd(data: string, reader: EventReader): void {
+    if (reader.read(parsed(data)).tokens.length === 0) return;
+    this.interrupt();
+    this.#owner.onIdle(this);
+  }
+
   /** Processes a token. Returns true if the rest of the sequence must be requested again. */
   #take(frame: FrameBuilder, token: number, logprobs: UpstreamLogprobs | null): boolean {
-    const { endTokens } = this.#limits;
-    const { ignoreEos, stopTokens, minNewTokens } = this.job;
     if (!this.hasBegun) this.#owner.onBegin(this);
     this.clock?.took(1, this.lastMs);
-    const isEnd = (!ignoreEos && endTokens.has(token)) || stopTokens.includes(token);
-    if (isEnd && this.#count >= minNewTokens) {
+    if (this.#endTokens.includes(token) && this.#count >= this.job.minNewTokens) {
       frame.add(this.live.id, token, "stop", this.#elapsedMs);
       this.#over(frame, "stop");
       return false;

@@ -23,7 +23,7 @@ export class Upstream {
   found: Found | null = null;
   /** Number of requests that the server is processing. */
   outstanding = 0;
-  /** Time of the latest event of a stream, in ms of performance.now(). A server that sends tokens needs no probe. */
+  /** Time of the latest event of a stream, or of the latest embeddings, in ms of performance.now(). Such a server needs no probe. */
   lastEventMs = 0;
   readonly counts = { requests: 0, failures: 0, busy: 0, retries: 0 };
   readonly #options: UpstreamOptions;
@@ -79,8 +79,9 @@ export class Upstream {
     return { url: this.url, up: this.isUp ? 1 : 0, outstanding: this.outstanding, ...this.counts };
   }
 
-  /** Call when the server has sent the first token of a request. */
+  /** Call when the server has sent the first token of a request, or embeddings. */
   succeeded(nowMs: number): void {
+    this.lastEventMs = nowMs;
     this.#failures.reset();
     this.#isOnTrial = false;
     // A server out of service is probed when it is due: requests wait for that.
@@ -103,7 +104,7 @@ export class Upstream {
   async tick(nowMs: number): Promise<void> {
     const { probeIntervalMs } = this.#options.settings;
     if (this.#isProbing) {
-      const isLate = nowMs - this.#probeSentMs > this.#timeoutMs && this.lastEventMs < this.#probeSentMs;
+      const isLate = nowMs - this.#probeSentMs > this.#timeoutMs && this.#isSilentSince(this.#probeSentMs);
       this.#isDown ||= this.#isOpen && isLate;
       return;
     }
@@ -132,8 +133,11 @@ export class Upstream {
         const isNew = this.#downSinceMs === 0 && this.#reason !== reason;
         if (isNew) this.#options.onNotice(`${this.url} gets no requests (${reason})`);
         this.#reason = reason;
-        this.#isDown ||= failure.kind !== "timeout" || this.lastEventMs < nowMs;
+        this.#isDown ||= failure.kind !== "timeout" || this.#isSilentSince(nowMs);
         this.#failures.backOff();
+      } else if (failure.kind === "timeout" && this.#isComputing) {
+        // The request decides: if it fails too, the server gets no more requests.
+        this.#failures.allowNone();
       } else if (this.lastEventMs < nowMs) this.failed(failure, performance.now());
     } finally {
       this.#isProbing = false;
@@ -182,6 +186,15 @@ export class Upstream {
     differs("grammars in", expected.dialect.grammar, dialect.grammar);
     const { contextTokens } = expected.model;
     differs("a context of", contextTokens, Math.min(contextTokens, model.contextTokens));
+  }
+
+  /** Whether the server computes embeddings. It may answer no other request meanwhile, so a probe without an answer does not decide. */
+  get #isComputing(): boolean {
+    return this.#options.probeToken === null && this.outstanding > 0;
+  }
+
+  #isSilentSince(ms: number): boolean {
+    return this.lastEventMs < ms && !this.#isComputing;
   }
 
   get #timeoutMs(): number {

@@ -84,7 +84,7 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
   }
 
   async #run(request: GenerateRequest, outlet: EventOutlet<GenerateEvent>, signal: AbortSignal): Promise<void> {
-    const { maxQueue } = this.#options;
+    const { maxQueue, queueTimeoutMs } = this.#options;
     if (this.#calls.size >= this.#slots + maxQueue) throw queueFull(maxQueue, 1);
     const startedAt = Date.now();
     const startedMs = performance.now();
@@ -95,7 +95,11 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
     // Built before the wait, so that an invalid request is rejected at once.
     const text = chatBody("", request, content);
     const queuedMs = performance.now();
+    const limit = new AbortController();
+    const endWait = () => limit.abort(fromErrorRecord(queueTimeout(performance.now() - queuedMs)));
+    const timer = queueTimeoutMs > 0 ? setTimeout(endWait, queueTimeoutMs) : undefined;
     const run = async (): Promise<void> => {
+      clearTimeout(timer);
       const { series, receivedAt } = request;
       const clock = series === null ? null : this.#latencies.open(series, Date.now() - receivedAt, performance.now());
       const result = await this.#attempts(text, (model) => chatBody(model, request, content), request.choices, outlet, {
@@ -126,10 +130,12 @@ export class TextActor implements Behaviour<RemoteTextProtocol> {
       outlet.sendLast({ type: "done", usage });
     };
     try {
-      await this.#turns.pass(run, request.client, signal);
+      await this.#turns.pass(run, request.client, AbortSignal.any([signal, limit.signal]));
     } catch (error) {
       this.#ended[signal.aborted ? "cancelled" : "error"] += request.choices;
       throw error;
+    } finally {
+      clearTimeout(timer);
     }
   }
 

@@ -16,7 +16,7 @@ export class TextUpstream {
   outstanding = 0;
   reason = "it has not answered yet";
   readonly counts = { requests: 0, failures: 0, busy: 0, retries: 0 };
-  readonly #slots: number;
+  readonly #settings: RemoteSettings;
   readonly #failures = new FailureCount();
   #closedUntilMs = 0;
   /** Whether the server gets only one request at a time, the trial, to test whether it works again. */
@@ -27,7 +27,7 @@ export class TextUpstream {
   constructor(url: string, settings: RemoteSettings) {
     this.url = url;
     this.model = settings.model;
-    this.#slots = settings.slots;
+    this.#settings = settings;
     this.connection = new UpstreamConnection({ url, ...settings });
   }
 
@@ -44,7 +44,7 @@ export class TextUpstream {
   }
 
   get hasRoom(): boolean {
-    return this.isUp && this.outstanding < this.#slots && !(this.#isTrying && this.#hasTrial);
+    return this.isUp && this.outstanding < this.#settings.slots && !(this.#isTrying && this.#hasTrial);
   }
 
   get statistics(): RemoteUrlStatistics {
@@ -75,6 +75,8 @@ export class TextUpstream {
   failed(failure: UpstreamFailure, isTrial: boolean): boolean {
     const { kind, message } = failure;
     if (kind === "busy") this.counts.busy++;
+    // The server may have been restarted with another model: if remote_model is unset, the next request asks for the name again.
+    else this.model = this.#settings.model;
     if (kind === "busy" || kind === "refused") return false;
     this.counts.failures++;
     this.reason = `${kind}: ${message}`;

@@ -109,12 +109,16 @@ function wireMessage({ role, content, name, toolCalls, toolCallId }: ChatMessage
 interface OpenCall {
   /** Index that the upstream uses for the tool call. */
   readonly index: number;
+  /** Id that the upstream gave the tool call; empty = none. */
+  readonly id: string;
   arguments: string;
 }
 
 interface ChoiceState {
   call: OpenCall | null;
   calls: number;
+  /** Number of calls whose arguments are complete. */
+  wholeCalls: number;
   /** Why the choice has ended; null = it has not. */
   finish: FinishReason | null;
 }
@@ -125,7 +129,7 @@ export class ChatReader {
   readonly #choices: readonly ChoiceState[];
 
   constructor(choices: number) {
-    this.#choices = Array.from({ length: choices }, () => ({ call: null, calls: 0, finish: null }));
+    this.#choices = Array.from({ length: choices }, () => ({ call: null, calls: 0, wholeCalls: 0, finish: null }));
   }
 
   /** Why the choices have ended, without those that have not. */
@@ -176,13 +180,16 @@ export class ChatReader {
   ): void {
     const index = Number(call.index ?? state.calls);
     const { name, arguments: args = "" } = record(call.function ?? {}, "function");
-    if (state.call?.index !== index) {
+    const isNamed = typeof name === "string" && name !== "";
+    const id = typeof call.id === "string" ? call.id : "";
+    // Some upstreams use one index for all calls, and some give the pieces of one call different ids, without its name.
+    const hasOtherId = isNamed && id !== "" && id !== state.call?.id;
+    if (state.call?.index !== index || hasOtherId) {
       this.#endCall(choice, state, false, events);
-      if (typeof name !== "string" || name === "") throw garbage("the name of a called function", name);
+      if (!isNamed) throw garbage("the name of a called function", name);
       const number = state.calls++;
-      state.call = { index, arguments: "" };
-      const id = typeof call.id === "string" && call.id !== "" ? call.id : `call_${choice}_${number}`;
-      events.push({ type: "tool_call", choice, call: number, id, name });
+      state.call = { index, id, arguments: "" };
+      events.push({ type: "tool_call", choice, call: number, id: id || `call_${choice}_${number}`, name });
     }
     if (typeof args !== "string" || args === "" || state.call === null) return;
     state.call.arguments += args;
@@ -194,8 +201,13 @@ export class ChatReader {
     if (call === null) return;
     state.call = null;
     const number = state.calls - 1;
-    if (isJson(call.arguments)) events.push({ type: "tool_call_end", choice, call: number });
-    else if (isCut) events.push({ type: "tool_call_cut", choice, call: number });
+    // Many upstreams send no arguments for a function without parameters.
+    const isEmpty = call.arguments === "" && !isCut;
+    if (isEmpty) events.push({ type: "tool_arguments", choice, call: number, text: "{}" });
+    if (isEmpty || isJson(call.arguments)) {
+      state.wholeCalls++;
+      events.push({ type: "tool_call_end", choice, call: number });
+    } else if (isCut) events.push({ type: "tool_call_cut", choice, call: number });
     else events.push({ type: "tool_call_failed", choice, call: number, text: call.arguments });
   }
 
@@ -208,7 +220,7 @@ export class ChatReader {
         reason: "the server of the model has filtered the output (content_filter)",
       });
     }
-    state.finish = reason === "length" ? "length" : state.calls > 0 ? "tool_calls" : "stop";
+    state.finish = reason === "length" ? "length" : state.wholeCalls > 0 ? "tool_calls" : "stop";
     events.push({ type: "finish", choice, reason: state.finish, stopString: null });
   }
 }

@@ -53,6 +53,7 @@ export interface UpstreamRequest {
   readonly maxTokens: number;
   readonly minTokens: number;
   readonly ignoreEos: boolean;
+  /** Tokens that end the sequence, in addition to those that the upstream knows. An upstream may ignore them. */
   readonly stopTokens: readonly number[];
   readonly sampling: Sampling;
   /** Sampling seed of this sequence; null = random. */

@@ -4,7 +4,14 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { greedySampling } from "../../../../engines/generation.ts";
-import { llamaEnd, llamaToken, llamaTokens, send, startStandIn } from "../../../fixtures/remote/stand-in.ts";
+import {
+  llamaEnd,
+  llamaToken,
+  llamaTokens,
+  send,
+  startStandIn,
+  vllmTokens,
+} from "../../../fixtures/remote/stand-in.ts";
 import { endToken, openRig, until } from "./rig.ts";
 
 const hello = [72, 105, 33];
@@ -23,6 +30,45 @@ describe("a sequence on another server", () => {
     assert.deepEqual(ignoring.tokens, [72, endToken, 73]);
     await until(() => rig.dispatcher.statistics().running === 0);
     assert.deepEqual(rig.dispatcher.statistics().ended, { stop: 1, length: 2, cancelled: 0, error: 0 });
+  });
+
+  it("leaves its slot at once if the server goes on after a token that ends it here", async (t) => {
+    const far = await startStandIn({
+      slots: 1,
+      answer: async (reply) => {
+        for (let i = 1; !reply.destroyed; i++) {
+          await send(reply, llamaToken(i === 2 ? 9 : 72, i));
+          await sleep(20);
+        }
+      },
+    });
+    const rig = await openRig(t, [far]);
+    const ended = await rig.ended(rig.submit({ stopTokens: [9], maxNewTokens: null }));
+    assert.deepEqual([ended.tokens, ended.end], [[72], "stop"]);
+    await until(() => far.cancelled === 1);
+    assert.equal(rig.dispatcher.statistics().running, 0);
+    far.answer = llamaTokens(hello);
+    assert.deepEqual((await rig.ended(rig.submit({ maxNewTokens: 3 }))).tokens, hello);
+  });
+
+  it("tells the server which tokens end it", async (t) => {
+    const far = await startStandIn({
+      api: "vllm",
+      answer: async (reply) => {
+        await send(reply, vllmTokens([72]));
+        await send(reply, vllmTokens([9], "stop"));
+        reply.end();
+      },
+    });
+    const rig = await openRig(t, [far]);
+    for (const ignoreEos of [false, true]) {
+      const ended = await rig.ended(rig.submit({ stopTokens: [9], ignoreEos }));
+      assert.deepEqual([ended.tokens, ended.end], [[72], "stop"]);
+    }
+    assert.deepEqual(
+      far.bodies.map(({ stop_token_ids }) => stop_token_ids),
+      [[9, endToken], [9]],
+    );
   });
 
   it("sends the prompt as tokens, every sampling setting, and the key", async (t) => {

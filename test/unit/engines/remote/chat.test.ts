@@ -26,6 +26,16 @@ function read(...chunks: readonly object[]): {
   return { events: chunks.flatMap((each) => reader.read(each)), reader };
 }
 
+/** Returns the id, name, arguments and end of each call. */
+function callsOf(events: readonly GenerateEvent[]): readonly (readonly string[])[] {
+  return events.flatMap((event) => {
+    if (event.type !== "tool_call") return [];
+    const own = events.filter((other) => "call" in other && other.call === event.call);
+    const text = own.map((other) => (other.type === "tool_arguments" ? other.text : "")).join("");
+    return [[event.id, event.name, text, own.at(-1)?.type ?? ""]];
+  });
+}
+
 describe("a stream of chat completions", () => {
   it("becomes reasoning, text, calls and the finish reason", () => {
     const { events, reader } = read(
@@ -53,6 +63,37 @@ describe("a stream of chat completions", () => {
     ]);
     assert.ok(reader.isComplete);
     assert.deepEqual(reader.usage, { promptTokens: 7, cachedTokens: 3, completionTokens: 5, reasoningTokens: 0 });
+  });
+
+  it("has as many calls as ids, if the server gives all calls one index", () => {
+    const { events } = read(
+      chunk(call(0, "one", '{"a":1}', "x")),
+      chunk(call(0, "two", '{"b":', "y")),
+      chunk(call(0, undefined, "2}", "y")),
+      chunk(call(0, "three", "{", "z")),
+      chunk(call(0, undefined, "}", "other id of the same call")),
+      chunk({}, "tool_calls"),
+    );
+    assert.deepEqual(callsOf(events), [
+      ["x", "one", '{"a":1}', "tool_call_end"],
+      ["y", "two", '{"b":2}', "tool_call_end"],
+      ["z", "three", "{}", "tool_call_end"],
+    ]);
+  });
+
+  it("has a whole call with an empty object if the server sends no arguments", () => {
+    const { events } = read(chunk(call(0, "one", "", "x")), chunk(call(1, "two", "", "y")), chunk({}, "tool_calls"));
+    assert.deepEqual(callsOf(events), [
+      ["x", "one", "{}", "tool_call_end"],
+      ["y", "two", "{}", "tool_call_end"],
+    ]);
+    const cut = read(chunk(call(0, "one", "", "x")), chunk({}, "length"));
+    assert.deepEqual(callsOf(cut.events), [["x", "one", "", "tool_call_cut"]]);
+  });
+
+  it("finishes with `stop` if no call is whole", () => {
+    const { reader } = read(chunk(call(0, "one", '{"a":', "x")), chunk({}, "tool_calls"));
+    assert.deepEqual(reader.reasons, ["stop"]);
   });
 
   it("distinguishes truncated calls, calls that are not JSON, and filtered output", () => {
