@@ -17,32 +17,34 @@ interface Ring {
   readonly fileLimitMs: number;
   /** Number of files that run concurrently. */
   readonly concurrency: number;
-  /** Files and folders that measure times, relative to the ring's folder. They run first, one at a time, beside files that measure none. */
+  /** Files and folders that measure times, relative to the ring's folder. They run first, one at a time, each beside one that measures none. */
   readonly timed?: readonly string[];
 }
 
 const minute = 60_000;
-/** Number of files that run concurrently if each starts threads and processes. */
-const fewFiles = 2;
+/** Number of files that run concurrently: one more than cores, because most files wait for timers and processes at times. */
+const mostFiles = availableParallelism() + 1;
+/** Number of files that run concurrently while one of them measures times. */
+const besideTimed = 2;
 const rings: Readonly<Record<string, Ring>> = {
   layers: { path: "layers.test.ts", fileLimitMs: minute, concurrency: 1 },
-  // One file more than cores, because some files wait for timers.
-  unit: { path: "unit", fileLimitMs: 2 * minute, concurrency: availableParallelism() + 1 },
+  unit: { path: "unit", fileLimitMs: 2 * minute, concurrency: mostFiles },
   threads: {
     path: "threads",
     fileLimitMs: 5 * minute,
-    concurrency: fewFiles,
+    concurrency: mostFiles,
     timed: [
       ...["grammar/grammar-slow", "grammar/grammar-turns", "mcp/faults", "mcp/isolation", "mcp/official", "place"],
       ...["state/stored-readers", "task-pool", "text-tasks", "tools/hostile", "tools/restart", "tools/tools"],
       ...["web/reading"],
     ],
   },
-  parity: { path: "parity", fileLimitMs: 10 * minute, concurrency: fewFiles },
+  // These files compute all the time.
+  parity: { path: "parity", fileLimitMs: 10 * minute, concurrency: availableParallelism() },
   server: {
     path: "server",
     fileLimitMs: 10 * minute,
-    concurrency: fewFiles,
+    concurrency: mostFiles,
     timed: [
       ...["ui/speed", "chaos", "engine", "everyday", "failure", "hostile", "lifecycle", "load-balancer/upgrade"],
       ...["overload", "replicas/faults"],
@@ -137,20 +139,25 @@ async function* eventsOf(files: readonly string[], { path, timed = [], ...ring }
   const waitingTimed = files.filter(isTimed);
   const waiting = files.filter((file) => !isTimed(file));
   const running = new Map<string, Promise<readonly [file: string, events: TestEvent[]]>>();
-  const startNext = () => {
+  const startNext = (): boolean => {
     const isTimedRunning = [...running.keys()].some(isTimed);
+    if (isTimedRunning && running.size >= besideTimed) return false;
     const file = (isTimedRunning ? undefined : waitingTimed.shift()) ?? waiting.shift();
-    if (file !== undefined)
-      running.set(
-        file,
-        runFile(file, ring.fileLimitMs).then((events) => [file, events]),
-      );
+    if (file === undefined) return false;
+    running.set(
+      file,
+      runFile(file, ring.fileLimitMs).then((events) => [file, events]),
+    );
+    return true;
   };
-  for (let started = 0; started < ring.concurrency; started++) startNext();
+  const fill = (): void => {
+    while (running.size < ring.concurrency && startNext());
+  };
+  fill();
   while (running.size > 0) {
     const [file, events] = await Promise.race(running.values());
     running.delete(file);
-    startNext();
+    fill();
     yield* events;
   }
 }
