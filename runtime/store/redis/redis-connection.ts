@@ -1,6 +1,6 @@
 // Redis connection: one connection for commands and one for subscriptions. While Redis cannot be reached or does not reply,
 // commands fail at once, so that callers never wait for a lost connection. Both connections reconnect with backoff.
-import { createClient, RESP_TYPES } from "redis";
+import { createClient, ErrorReply, RESP_TYPES } from "redis";
 import { wallTime } from "../../clock.ts";
 import { ServerError } from "../../errors.ts";
 import { clientOptions, shownUrl } from "./redis-url.ts";
@@ -205,10 +205,11 @@ export class RedisConnection {
   #stall(reply: Promise<Value>, reason: string): void {
     this.#isStalled = true;
     this.#lost(reason);
-    // Redis counts as unreachable until the late reply to this command arrives, or until the client has reconnected.
+    // Redis counts as unreachable until the late reply to this command arrives, which may be an error reply, or until the client
+    // has reconnected. Other errors mean that the connection was lost.
     reply.then(
       () => this.#back(),
-      () => {},
+      (error) => (error instanceof ErrorReply ? this.#back() : undefined),
     );
   }
 

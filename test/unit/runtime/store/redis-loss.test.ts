@@ -109,6 +109,21 @@ describe("a connection to Redis", { skip: lacksRedis }, () => {
     connection.close();
   });
 
+  it("that is late with an error reply is used again", async (t) => {
+    const connection = await RedisConnection.open(server.url, storeScripts, () => {});
+    t.after(() => connection.close());
+    await connection.command("SET", "text", "no number");
+    server.process.kill("SIGSTOP");
+    try {
+      await assert.rejects(connection.command("INCR", "text"), /no reply within/);
+      assert.equal(connection.isConnected, false);
+    } finally {
+      server.process.kill("SIGCONT");
+    }
+    for (let tries = 0; !connection.isConnected && tries < 300; tries++) await sleep(30);
+    assert.equal(String(await connection.command("PING")), "PONG");
+  });
+
   it("that is lost while a channel is subscribed to delivers its messages when it is back", async () => {
     const connection = await RedisConnection.open(server.url, storeScripts, () => {});
     await server.kill();
