@@ -13,3 +13,11 @@ export function joinBytes(pieces: readonly Uint8Array[]): Uint8Array {
   }
   return all;
 }
+
+/**
+ * Returns bytes whose buffer contains nothing else; copies them if they are a view of a larger buffer. Needed for bytes that are
+ * sent to another thread, which receives and keeps the whole buffer. Short Buffers are views of Node's pool.
+ */
+export function ownBytes(bytes: Uint8Array): Uint8Array {
+  return bytes.byteLength < bytes.buffer.byteLength ? new Uint8Array(bytes) : bytes;
+}

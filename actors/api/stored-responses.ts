@@ -20,7 +20,10 @@ export interface KeptEvents {
   readonly text: Uint8Array;
 }
 
-/** Fields of a response that change while it is generated. */
+/**
+ * Fields of a response that change while it is generated. Byte arrays should have buffers of their own (`ownBytes`): the state
+ * thread receives the whole buffer of each, and keeps it for a minute if the state is shared.
+ */
 export interface ResponseUpdate {
   readonly id: string;
   /** Whether the response is still being generated. */

@@ -10,6 +10,7 @@ import {
   type StoredResponse,
 } from "../../actors/api/stored-responses.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
+import { ownBytes } from "../../runtime/bytes.ts";
 import { resolvesWithin } from "../../runtime/clock.ts";
 import { type ErrorRecord, fromErrorRecord } from "../../runtime/errors.ts";
 import type { AnswerLease } from "../shared/answer/answer-memory.ts";
@@ -316,6 +317,6 @@ export class ResponseRun implements StreamCodec, SavedResponse {
   }
 
   #bodyNow(state: ResponseState): Uint8Array {
-    return Buffer.from([...bodyPieces(this.#plan.head, state)].join(""));
+    return ownBytes(Buffer.from([...bodyPieces(this.#plan.head, state)].join("")));
   }
 }

@@ -2,6 +2,7 @@
 // generation events.
 import type { GenerateRequest, Usage } from "../../../engines/generation.ts";
 import { effectiveSampling, type GenerationDefaults } from "../../../engines/sampling-defaults.ts";
+import { joinBytes } from "../../../runtime/bytes.ts";
 import type { ErrorRecord } from "../../../runtime/errors.ts";
 import { statusOf } from "../../errors.ts";
 import { generationFields } from "../../shared/answer/adapter-generation.ts";
@@ -66,7 +67,7 @@ export function echoedSettings(
     presence_penalty: presencePenalty,
     frequency_penalty: frequencyPenalty,
   };
-  return Buffer.concat([encoder.encode(`,${JSON.stringify(effective).slice(1, -1)}`), settings]);
+  return joinBytes([encoder.encode(`,${JSON.stringify(effective).slice(1, -1)}`), settings]);
 }
 
 function responseSettings(body: ResponseRequestBody): object {

@@ -1,6 +1,6 @@
 // JSON text of large values, in pieces: the same text as JSON.stringify returns, without building it as one string.
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { joinBytes } from "../../../runtime/bytes.ts";
+import { joinBytes, ownBytes } from "../../../runtime/bytes.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 
 /** Minimum characters of each piece except the last. The maximum is twice this number, unless one fragment is longer. */
@@ -41,7 +41,10 @@ export function* gathered(fragments: Iterable<string>): Generator<string> {
   if (piece !== "") yield piece;
 }
 
-/** Encodes a text as UTF-8, and yields to the event loop after every piece. Throws invalid_value above `maxBytes`. */
+/**
+ * Encodes a text as UTF-8, in a buffer of its own, and yields to the event loop after every piece. Throws invalid_value above
+ * `maxBytes`.
+ */
 export async function utf8Of(pieces: Iterable<string>, maxBytes: number): Promise<Uint8Array> {
   const parts: Buffer[] = [];
   let length = 0;
@@ -52,7 +55,7 @@ export async function utf8Of(pieces: Iterable<string>, maxBytes: number): Promis
     parts.push(part);
     await nextTurn();
   }
-  return joinBytes(parts);
+  return ownBytes(joinBytes(parts));
 }
 
 /** Yields a JSON array. `entries`: its entries as JSON texts. */

@@ -1,6 +1,6 @@
 // Redis connection: one connection for commands and one for subscriptions. While Redis cannot be reached or does not reply,
 // commands fail at once, so that callers never wait for a lost connection. Both connections reconnect with backoff.
-import { createClient, RESP_TYPES } from "redis";
+import { createClient, ErrorReply, RESP_TYPES } from "redis";
 import { wallTime } from "../../clock.ts";
 import { ServerError } from "../../errors.ts";
 import { clientOptions, shownUrl } from "./redis-url.ts";
@@ -39,6 +39,7 @@ const COMMAND_MS = 3000;
 /** Time in ms without received data after which a connection is closed and opened again. A ping is sent every second. */
 const SILENT_MS = 6000;
 const PING_MS = 1000;
+const MIN_BACKOFF_MS = 50;
 const MAX_BACKOFF_MS = 2000;
 /** Maximum number of commands that wait for a reply. */
 const MOST_COMMANDS = 16_384;
@@ -55,6 +56,10 @@ export class RedisConnection {
   readonly #onChange: ConnectionListener;
   readonly #subscriptions: Subscriptions;
   #isStalled = false;
+  /** Timer that connects again after `#leave`; null if none. */
+  #returning: NodeJS.Timeout | null = null;
+  /** Number of times that this server was left in a row because it was a read-only replica. */
+  #departures = 0;
   #wasConnected = true;
   #reason = "";
   /** Identity of the server that was connected last; "" if unknown. */
@@ -81,8 +86,7 @@ export class RedisConnection {
   static async open(url: string, scripts: readonly Script[], onChange: ConnectionListener): Promise<RedisConnection> {
     const options = clientOptions(url);
     let isOpen = false;
-    const reconnectStrategy = (retries: number, cause: Error): number | Error =>
-      isOpen ? Math.min(50 * 2 ** Math.min(retries, 10), MAX_BACKOFF_MS) * (0.75 + Math.random() / 2) : cause;
+    const reconnectStrategy = (retries: number, cause: Error): number | Error => (isOpen ? backoffMs(retries) : cause);
     const timing = { connectTimeout: CONNECT_MS, socketTimeout: SILENT_MS, reconnectStrategy };
     const client = createClient({
       ...options,
@@ -154,6 +158,7 @@ export class RedisConnection {
     } catch (error) {
       this.#errors++;
       if (isLate) this.#stall(reply, reasonOf(error));
+      else if (isReplicaError(error)) this.#leave(reasonOf(error));
       throw this.#unavailable(reasonOf(error), error);
     } finally {
       clearTimeout(timer);
@@ -205,10 +210,29 @@ export class RedisConnection {
   #stall(reply: Promise<Value>, reason: string): void {
     this.#isStalled = true;
     this.#lost(reason);
-    // Redis counts as unreachable until the late reply to this command arrives, or until the client has reconnected.
+    // Redis counts as unreachable until the late reply to this command arrives, which may be an error reply, or until the client
+    // has reconnected. Other errors mean that the connection was lost.
     reply.then(
       () => this.#back(),
-      () => {},
+      (error) => (error instanceof ErrorReply ? this.#back() : undefined),
+    );
+  }
+
+  /**
+   * Closes the connections and opens them again after a delay: this server has become a replica, and does not close the
+   * connections itself. The address may lead to the new primary by now.
+   */
+  #leave(reason: string): void {
+    if (!this.#client.isReady) return;
+    // A subscriber that is not ready is connecting already.
+    const clients = [this.#client, this.#subscriber].filter(({ isReady }) => isReady);
+    for (const client of clients) client.destroy();
+    this.#lost(reason);
+    this.#returning = setTimeout(
+      () => {
+        for (const client of clients) client.connect().catch(() => {});
+      },
+      backoffMs(this.#departures++),
     );
   }
 
@@ -224,8 +248,12 @@ export class RedisConnection {
     this.#reason = "";
     await this.#loadScripts().catch(() => {});
     const info = await this.#info().catch(() => "");
+    if (isReadOnlyReplica(info)) return this.#leave("it is a read-only replica");
     const server = serverIn(info);
-    if (info !== "") this.#clockAheadMs = clockAheadIn(info);
+    if (info !== "") {
+      this.#clockAheadMs = clockAheadIn(info);
+      this.#departures = 0;
+    }
     if (this.#wasConnected || !this.isConnected) return;
     const isReplaced = server === "" || server !== this.#server;
     this.#server = server;
@@ -240,6 +268,7 @@ export class RedisConnection {
   }
 
   close(): void {
+    if (this.#returning !== null) clearTimeout(this.#returning);
     for (const client of [this.#client, this.#subscriber]) if (client.isOpen) client.destroy();
   }
 }
@@ -251,6 +280,21 @@ export class RedisConnection {
 function serverIn(info: string): string {
   const ids = ["run_id", "master_replid"].map((field) => new RegExp(`^${field}:(\\S+)`, "m").exec(info)?.[1] ?? "");
   return ids.join(" ").trim();
+}
+
+/** Returns whether a reply to INFO is that of a replica that refuses writes. */
+function isReadOnlyReplica(info: string): boolean {
+  return /^slave_read_only:1/m.test(info);
+}
+
+/** Returns whether a replica has refused a command. Redis 6.2 writes the error of a command in a script behind other text. */
+function isReplicaError(error: unknown): boolean {
+  return error instanceof ErrorReply && /(^|-)(READONLY|MASTERDOWN) /.test(error.message);
+}
+
+/** Returns the time in ms to wait before the next attempt to connect. `retries`: number of attempts so far. */
+function backoffMs(retries: number): number {
+  return Math.min(MIN_BACKOFF_MS * 2 ** Math.min(retries, 10), MAX_BACKOFF_MS) * (0.75 + Math.random() / 2);
 }
 
 /** Returns the time of Redis in a reply to INFO minus wallTime(), in ms. */

@@ -20,12 +20,13 @@ function script(source: string): Script {
 
 /**
  * GRACE: milliseconds from the expiry of an entry (from then on it is hidden) to its removal. MOST_REMOVED: maximum number of
- * entries that one script evicts.
+ * entries that one script evicts. MOST_COMPARED: maximum number of equally large shares that are compared to evict an entry.
  */
 const common = `
 local P = KEYS[1]
 local GRACE = 60000
 local MOST_REMOVED = 32
+local MOST_COMPARED = 32
 
 local function clock(given)
   if given ~= '' then return tonumber(given) end
@@ -77,11 +78,16 @@ local function remove(key, m, kept, part_grace)
   end
 end
 
+-- Returns the oldest entry of the largest shares. Evictions make shares equal, so there may be as many largest shares as clients:
+-- if there are more than MOST_COMPARED, returns the oldest entry of MOST_COMPARED of them, which the time selects.
 local function largest(rank, spared)
   local top = redis.call('ZREVRANGE', P .. rank, 0, 1, 'WITHSCORES')
   for i = 2, #top, 2 do
+    local equal = redis.call('ZCOUNT', P .. rank, top[i], top[i])
+    local compared = math.min(equal, MOST_COMPARED)
+    local from = i / 2 - 1 + redis.call('TIME')[2] % (equal - compared + 1)
     local best, born
-    for _, share in ipairs(redis.call('ZRANGEBYSCORE', P .. rank, top[i], top[i])) do
+    for _, share in ipairs(redis.call('ZREVRANGE', P .. rank, from, from + compared - 1)) do
       local rows = redis.call('ZRANGE', P .. 's:' .. share, 0, 1, 'WITHSCORES')
       local at = rows[1] == spared and 3 or 1
       if rows[at] and (not best or tonumber(rows[at + 1]) < born) then best, born = rows[at], tonumber(rows[at + 1]) end

@@ -30,6 +30,36 @@ describe("stored events", () => {
   });
 });
 
+/** Returns all byte arrays in a value. */
+function bytesIn(value: unknown): readonly Uint8Array[] {
+  if (value instanceof Uint8Array) return [value];
+  return typeof value === "object" && value !== null ? Object.values(value).flatMap(bytesIn) : [];
+}
+
+describe("a short stored response", () => {
+  it("is sent to the state thread without the rest of the buffers in which it was written", async () => {
+    const store = memoryResponses();
+    const sent: Uint8Array[] = [];
+    const rig = new ResponsesRig(hello, {
+      store: altered(store, {
+        add(response) {
+          sent.push(...bytesIn(response));
+          return store.add(response);
+        },
+        update(update) {
+          sent.push(...bytesIn(update));
+          return store.update(update);
+        },
+      }),
+    });
+    await rig.create({ input: "hi" });
+    await rig.stream({ input: "hi", background: true });
+    await rig.ended(rig.lastId);
+    const excess = sent.filter(({ byteLength, buffer }) => buffer.byteLength > byteLength);
+    assert.deepEqual([sent.length > 10, excess.length], [true, 0]);
+  });
+});
+
 describe("a large stored response", () => {
   it("is returned unchanged, body and items, in slices", async () => {
     const store = memoryResponses(roomy);

@@ -109,6 +109,21 @@ describe("a connection to Redis", { skip: lacksRedis }, () => {
     connection.close();
   });
 
+  it("that is late with an error reply is used again", async (t) => {
+    const connection = await RedisConnection.open(server.url, storeScripts, () => {});
+    t.after(() => connection.close());
+    await connection.command("SET", "text", "no number");
+    server.process.kill("SIGSTOP");
+    try {
+      await assert.rejects(connection.command("INCR", "text"), /no reply within/);
+      assert.equal(connection.isConnected, false);
+    } finally {
+      server.process.kill("SIGCONT");
+    }
+    for (let tries = 0; !connection.isConnected && tries < 300; tries++) await sleep(30);
+    assert.equal(String(await connection.command("PING")), "PONG");
+  });
+
   it("that is lost while a channel is subscribed to delivers its messages when it is back", async () => {
     const connection = await RedisConnection.open(server.url, storeScripts, () => {});
     await server.kill();
@@ -140,6 +155,63 @@ describe("a connection to Redis", { skip: lacksRedis }, () => {
     assert.deepEqual(messages, ["a"]);
     second();
     connection.close();
+  });
+});
+
+describe("a connection to Redis behind an address that moves to another server", { skip: lacksRedis }, () => {
+  it("leaves a server that has become a replica, and uses the primary as soon as the address leads to it", async (t) => {
+    const [old, next] = await Promise.all([startRedis(), startRedis()]);
+    let target = old;
+    let connections = 0;
+    // Existing connections stay, as with a planned failover: Redis does not close them.
+    const proxy = createServer((client) => {
+      connections++;
+      const redis = connect(Number(new URL(target.url).port), "127.0.0.1");
+      client.pipe(redis).pipe(client);
+      for (const socket of [client, redis])
+        socket.on("error", () => {}).on("close", () => [client, redis].map((one) => one.destroy()));
+    }).listen(0, "127.0.0.1");
+    await once(proxy, "listening");
+    const states: unknown[] = [];
+    const url = `redis://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+    const connection = await RedisConnection.open(url, storeScripts, ({ isConnected, isReplaced }) => {
+      states.push({ isConnected, isReplaced });
+    });
+    t.after(async () => {
+      connection.close();
+      proxy.close();
+      await Promise.all([old.stop(), next.stop()]);
+    });
+    const store = new RedisStore<string>(connection, "moved", limits);
+    const write = (): Promise<void> => store.put("a", { head: "h", share: "s", parts: {} });
+    const messages: string[] = [];
+    connection.subscribe("news", (message) => messages.push(message));
+    await write();
+    const admin = await RedisConnection.open(old.url, [], () => {});
+    await admin.command("REPLICAOF", "127.0.0.1", new URL(next.url).port);
+    admin.close();
+    await assert.rejects(write(), { code: "storage_unavailable", message: /READONLY/ });
+    const last = performance.now() + 2000;
+    while (performance.now() < last) {
+      await assert.rejects(write(), { code: "storage_unavailable" });
+      await sleep(10);
+    }
+    // Each attempt opens a connection for commands, and the first one also one for subscriptions.
+    assert.ok(connections > 4 && connections < 20, `${connections} connections in 2 s`);
+    target = next;
+    for (let tries = 0; !connection.isConnected && tries < 300; tries++) await sleep(30);
+    await write();
+    assert.deepEqual(states, [
+      { isConnected: false, isReplaced: false },
+      { isConnected: true, isReplaced: true },
+    ]);
+    // The reply is the number of subscribers that are connected to the primary.
+    for (let tries = 0; (await connection.command("PUBLISH", "news", "a")) !== 1; tries++) {
+      assert.ok(tries < 200, "the subscriber did not come back");
+      await sleep(30);
+    }
+    for (let tries = 0; messages.length === 0 && tries < 100; tries++) await sleep(30);
+    assert.equal(messages[0], "a");
   });
 });
 

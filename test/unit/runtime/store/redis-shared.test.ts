@@ -1,6 +1,7 @@
 // Shared replica state in Redis other than the store: event streams, leases, questions, and values that are replaced while they
 // are read.
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { wallTime } from "../../../../runtime/clock.ts";
@@ -164,6 +165,31 @@ describe("state that replicas share", { skip: lacksRedis }, () => {
     await sleep(400);
     const keys = (await one.command("KEYS", "{troupe}:grace:*")) as readonly Buffer[];
     assert.deepEqual(keys.map(String).sort(), ["{troupe}:grace:n", "{troupe}:grace:ver"]);
+    await store.close();
+  });
+
+  it("evicts old entries with few commands while many shares are equally large", async () => {
+    const [count, added] = [2000, 100];
+    const store = new RedisStore<string>(one, "ties", { ...limits, maxEntries: count });
+    const put = async (number: number): Promise<void> => {
+      // Names of clients are digests, so that their order says nothing about their age.
+      const share = createHash("sha256").update(String(number)).digest("hex");
+      await store.put(String(number), { head: "h", share, parts: {} });
+    };
+    const reads = async (): Promise<number> => {
+      const [, calls = "0"] =
+        /^cmdstat_zrange:calls=(\d+)/m.exec(String(await one.command("INFO", "commandstats"))) ?? [];
+      return Number(calls);
+    };
+    const numbers = Array.from({ length: count + added }, (_, i) => i);
+    for (let at = 0; at < count; at += 100) await Promise.all(numbers.slice(at, at + 100).map(put));
+    const before = await reads();
+    await Promise.all(numbers.slice(count).map(put));
+    const each = ((await reads()) - before) / added;
+    assert.ok(each < 50, `${each} sorted sets are read for each new entry`);
+    const kept = await Promise.all(numbers.map(async (number) => (await store.get(String(number))) !== null));
+    assert.equal(kept.filter(Boolean).length, count);
+    assert.deepEqual(kept.slice(count / 2).indexOf(false), -1, "entries of the newer half stay");
     await store.close();
   });
 
