@@ -281,6 +281,7 @@ export class Responses implements RunOwner {
         replicas: this.#replicas,
         find: () => this.#found(id),
         store: this.#options.store,
+        isRunningHere: () => this.#running.has(id),
       });
     }
     if (found?.runner === "elsewhere" && found.isPublished) {
