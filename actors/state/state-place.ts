@@ -247,7 +247,7 @@ function behaviourOf(store: ResponseStore): Behaviour<StoredResponses> {
     add: (response) => new DeferredReply(store.add(response)),
     update: (update) => new DeferredReply(store.update(update)),
     begin: (id) => new DeferredReply(store.begin(id)),
-    claim: (limit) => new DeferredReply(store.claim(limit)),
+    claim: (request) => new DeferredReply(store.claim(request)),
     giveUp: (id) => new DeferredReply(store.giveUp(id)),
     release: (id) => new DeferredReply(store.release(id)),
     find: (id) => new DeferredReply(store.find(id)),
