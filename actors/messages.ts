@@ -472,6 +472,8 @@ export interface StatePlaceInit {
   readonly skillsFolder: string | null;
   /** Whether background responses that had no output when their server ended are generated again (restart_background); absent = no. */
   readonly restartsBackground?: boolean;
+  /** Whether the thread replaces an earlier one of this server, which has ended; absent = no. */
+  readonly isRestart?: boolean;
   /** State shared with other replicas; null = not shared. If shared, `folder` contains only copies of files and skills. */
   readonly shared: SharedStateInit | null;
 }

@@ -82,6 +82,14 @@ export interface ClaimedResponse extends RestartRecord {
   readonly createdAt: number;
 }
 
+/** Request for responses that can be restarted and whose server has ended. */
+export interface ClaimRequest {
+  /** Maximum number of responses to claim. */
+  readonly limit: number;
+  /** Ids of the background responses that this server generates, still has to store, or has claimed but not begun. */
+  readonly heldIds: readonly string[];
+}
+
 /**
  * Where a response is being generated. `here`: in this process, or it was generated here and its final state could not be stored.
  * `elsewhere`: in another running server, or in the next server that claims it. `nobody`: its process has ended. null = the
@@ -174,8 +182,11 @@ export interface StoredResponses {
    * server did not renew its lease.
    */
   begin(id: string): Promise<boolean>;
-  /** Claims at most `limit` responses that can be restarted and whose server has ended. Used only if `restart_background` is set. */
-  claim(limit: number): Promise<readonly ClaimedResponse[]>;
+  /**
+   * Claims responses that can be restarted and whose server has ended. Also returns responses that this server has claimed before
+   * but does not hold, because it did not receive the reply. Used only if `restart_background` is set.
+   */
+  claim(request: ClaimRequest): Promise<readonly ClaimedResponse[]>;
   /**
    * Ends a response that this server has claimed but cannot generate; all servers then show it as interrupted. Does nothing if
    * the response has ended, was deleted, or is claimed by another server.

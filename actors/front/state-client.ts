@@ -46,6 +46,8 @@ interface AskedQuestion {
   readonly question: unknown;
 }
 
+type QuestionReport = StateReport & { readonly kind: "question" };
+
 /** Protocol of the actor `files`. */
 type FileProtocol = Omit<Files, "stagingFolder">;
 /** Protocol of the actor `adapters`. */
@@ -75,6 +77,8 @@ export class StateClient {
   /** Set while the thread rewrites data that Redis may have lost; null at other times. */
   #restoring: { readonly ended: Promise<void>; readonly end: () => void } | null = null;
   readonly #adapterListeners: (() => void)[] = [];
+  /** Requests of other replicas that the current thread has passed on before it was up. */
+  #earlyQuestions: QuestionReport[] = [];
   readonly #handlers = new Map<QuestionKind, AnswerReplica<QuestionKind>[]>();
 
   constructor(options: StateFrontOptions) {
@@ -159,6 +163,7 @@ export class StateClient {
           this.#endpoint = place.endpoint;
           this.#ready = place.ready;
           this.#health = { isConnected: true, reason: "" };
+          for (const report of this.#earlyQuestions.splice(0)) void this.#answer(report);
           if (init.shared !== null) {
             const { replica, url } = init.shared;
             log.info({ replica, at: shownUrl(url) }, "the state is shared with the other replicas");
@@ -183,14 +188,17 @@ export class StateClient {
   }
 
   async #spawn(signal: AbortSignal, isRestart: boolean): Promise<Place<StatePlaceReady>> {
-    const { init, log } = this.#options;
+    const { log } = this.#options;
+    const init: StatePlaceInit = { ...this.#options.init, isRestart };
+    this.#earlyQuestions = [];
     const onProgress = (told: unknown): void => {
       const report = told as StateReport;
       if (report.kind === "warning") log.warn(report.fields, report.message);
       else if (report.kind === "health") this.#told(report.health);
       else if (report.kind === "restoring") this.#setRestoring(report.isRestoring);
       else if (report.kind === "adapters") for (const listener of this.#adapterListeners) listener();
-      else void this.#answer(report.number, report.content as AskedQuestion);
+      else if (this.#endpoint === null) this.#earlyQuestions.push(report);
+      else void this.#answer(report);
     };
     const place = { name: "state", module: stateModule, init, kind: "thread", startTimeoutMs } as const;
     try {
@@ -224,7 +232,9 @@ export class StateClient {
   }
 
   /** Handles a request of another replica and sends the response. */
-  async #answer(number: number, { kind, question }: AskedQuestion): Promise<void> {
+  async #answer({ number, content }: QuestionReport): Promise<void> {
+    const { kind, question } = content as AskedQuestion;
+    const endpoint = this.#endpoint;
     let [value, error]: [unknown, ErrorRecord | null] = [null, null];
     try {
       for (const handler of this.#handlers.get(kind) ?? []) {
@@ -234,9 +244,9 @@ export class StateClient {
     } catch (thrown) {
       error = toErrorRecord(thrown);
     }
-    // The state thread may have ended during the handler.
-    if (this.#endpoint === null) return;
-    this.#system.ref<ReplicaProtocol>("replicas", this.#endpoint).tell("answered", { number, value, error });
+    // The state thread may have ended during the handler. Another one numbers its questions anew.
+    if (endpoint === null || endpoint !== this.#endpoint) return;
+    this.#system.ref<ReplicaProtocol>("replicas", endpoint).tell("answered", { number, value, error });
   }
 
   #replicasOf(): Replicas {

@@ -8,6 +8,7 @@ import { Gate } from "../../runtime/queues/gate.ts";
 import type { Entry, KeptEntry, Part, Store } from "../../runtime/store/store.ts";
 import type {
   ClaimedResponse,
+  ClaimRequest,
   FoundResponse,
   ItemPage,
   ItemTexts,
@@ -142,8 +143,11 @@ export class ResponseStore implements StoredResponses {
     return isOurs;
   }
 
-  async claim(limit: number): Promise<readonly ClaimedResponse[]> {
-    return (await this.#restarts?.claim(limit)) ?? [];
+  async claim({ limit, heldIds }: ClaimRequest): Promise<readonly ClaimedResponse[]> {
+    const held = new Set(heldIds);
+    // A recent response may have ended here although Redis, which has lost that write, still shows it as claimed; see `restore`.
+    const isHeld = (id: string): boolean => held.has(id) || this.#recent?.get(id) !== undefined;
+    return (await this.#restarts?.claim(limit, isHeld)) ?? [];
   }
 
   async giveUp(id: string): Promise<void> {

@@ -134,7 +134,7 @@ export async function start(place: PlaceContext<StatePlaceInit>): Promise<StateP
     store: state.store<StoredFile>("files", shared === null ? fileStoreLimits : sharedFileLimits(maxFileContentBytes)),
     contents,
     sharesContents: shared !== null,
-    bucket: await openBucket(place.init.shared),
+    bucket: await openBucket(place.init),
     maxContentBytes: maxFileContentBytes,
     extractText: (path, mimeType, client) =>
       documentText({ path, mimeType, client, maxCharacters: fileLimits.inputPreviewCharacters }),
@@ -177,7 +177,7 @@ async function openShared(place: PlaceContext<StatePlaceInit>): Promise<SharedSt
     throw new ServerError("config_invalid", message, { param: "state_url" });
   }
   const { SharedState } = await import("./shared/shared-state.ts");
-  const shared = await SharedState.open(init, (report) => place.progress(report));
+  const shared = await SharedState.open(init, (report) => place.progress(report), place.init.isRestart);
   place.system.spawn<ReplicaProtocol>("replicas", shared.behaviour(), { mailboxLimit });
   const adapters = new DesiredAdapterStore(shared.store<DesiredAdapter>("adapters", desiredAdapterLimits));
   adapters.watch(() => place.progress({ kind: "adapters" } satisfies StateReport));
@@ -188,7 +188,7 @@ async function openShared(place: PlaceContext<StatePlaceInit>): Promise<SharedSt
 }
 
 /** Opens the bucket of file contents; null = file contents are in the store. Throws config_invalid. */
-async function openBucket(shared: StatePlaceInit["shared"]): Promise<Bucket | null> {
+async function openBucket({ shared, isRestart = false }: StatePlaceInit): Promise<Bucket | null> {
   const files = shared?.files ?? null;
   if (files === null) return null;
   if (!isInstalled("s3mini")) {
@@ -196,7 +196,8 @@ async function openBucket(shared: StatePlaceInit["shared"]): Promise<Bucket | nu
     throw new ServerError("config_invalid", message, { param: "files_url" });
   }
   const { Bucket } = await import("../../runtime/store/bucket/bucket.ts");
-  return await Bucket.open(files.url, files);
+  // The first start has checked the bucket. If it is unreachable at a restart, only the contents of files must be unavailable.
+  return isRestart ? new Bucket(files.url, files) : await Bucket.open(files.url, files);
 }
 
 function openTables(folder: string | null): Tables {
@@ -247,7 +248,7 @@ function behaviourOf(store: ResponseStore): Behaviour<StoredResponses> {
     add: (response) => new DeferredReply(store.add(response)),
     update: (update) => new DeferredReply(store.update(update)),
     begin: (id) => new DeferredReply(store.begin(id)),
-    claim: (limit) => new DeferredReply(store.claim(limit)),
+    claim: (request) => new DeferredReply(store.claim(request)),
     giveUp: (id) => new DeferredReply(store.giveUp(id)),
     release: (id) => new DeferredReply(store.release(id)),
     find: (id) => new DeferredReply(store.find(id)),

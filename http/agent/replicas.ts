@@ -9,7 +9,11 @@ export function answerReplicas(replicas: Replicas, agents: Agents): void {
     const status = agents.decide(id, decision as ApprovalDecision);
     return status === "not_found" ? null : status;
   });
-  replicas.answer("pendingApprovals", ({ session }) => agents.pending(session));
+  replicas.answer("pendingApprovals", ({ session }) => {
+    const calls = agents.pending(session);
+    // An empty list is no answer: the calls may wait on a replica that does not answer, which `pending` must report.
+    return calls.length === 0 ? null : calls;
+  });
   replicas.answer("forgetSession", async ({ session }) => {
     await agents.forget(session);
     return true;
@@ -18,7 +22,7 @@ export function answerReplicas(replicas: Replicas, agents: Agents): void {
 
 /**
  * Approves or denies a waiting tool call of any replica. Throws storage_unavailable if the call does not wait on this replica
- * and other replicas cannot be reached.
+ * and a replica that may have it does not answer.
  */
 export async function decide(
   agents: Agents,
@@ -28,11 +32,14 @@ export async function decide(
 ): Promise<ApprovalStatus> {
   const status = agents.decide(id, decision);
   if (status !== "not_found" || replicas === null) return status;
-  const [other] = await replicas.ask(null, "decideApproval", { id, decision }, true);
+  const [other] = await replicas.ask(null, "decideApproval", { id, decision }, true, true);
   return (other as ApprovalStatus | undefined) ?? "not_found";
 }
 
-/** Returns the tool calls of a session that wait for approval, from all replicas. */
+/**
+ * Returns the tool calls of a session that wait for approval, from all replicas. Throws storage_unavailable if none is found
+ * and a replica that may have some does not answer.
+ */
 export async function pending(
   agents: Agents,
   replicas: Replicas | null,
@@ -40,6 +47,6 @@ export async function pending(
 ): Promise<readonly ApprovalRequest[]> {
   const own = agents.pending(session);
   if (replicas === null) return own;
-  const others = await replicas.ask(null, "pendingApprovals", { session }, false);
+  const others = await replicas.ask(null, "pendingApprovals", { session }, false, own.length === 0);
   return [...own, ...(others as (readonly ApprovalRequest[])[]).flat()];
 }

@@ -20,6 +20,12 @@ export interface SessionOptions {
   readonly shared: SharedSessions | null;
 }
 
+/**
+ * Interval, as a part of the idle time, at which sessions with incomplete responses are marked as used in the shared state. Their
+ * clients may send no other request meanwhile. At most LOW_LIFETIME - 1 (actors/state/shared/mcp-session-store.ts).
+ */
+const KEEP_PART = 0.25;
+
 /** Storage and messaging with which replicas share sessions. */
 export interface SharedSessions {
   readonly store: McpSessions;
@@ -97,6 +103,7 @@ export class Sessions {
 
   /** Sessions that began on other replicas and are currently being opened on this replica, by id. */
   readonly #adopting = new Map<string, Promise<Session>>();
+  readonly #keeper: NodeJS.Timeout | undefined;
 
   constructor(options: SessionOptions) {
     this.#options = options;
@@ -104,6 +111,8 @@ export class Sessions {
       await this.#open.get(session)?.fetch(ownRequest(session), JSON.parse(message));
       return true;
     });
+    const { shared, sessionIdleMs } = options;
+    if (shared !== null) this.#keeper = setInterval(() => this.#keepHeld(shared), sessionIdleMs * KEEP_PART).unref();
   }
 
   /**
@@ -195,7 +204,14 @@ export class Sessions {
   }
 
   async close(): Promise<void> {
+    clearInterval(this.#keeper);
     await Promise.all([...this.#open.values()].map((session) => session.close()));
+  }
+
+  #keepHeld({ store }: SharedSessions): void {
+    const idleMs = this.#options.sessionIdleMs;
+    // A failed attempt is repeated at the next interval.
+    for (const { id, isHeld } of this.#open.values()) if (isHeld) void store.find({ id, idleMs }).catch(() => {});
   }
 
   #makeRoom(): void {

@@ -281,6 +281,7 @@ export class Responses implements RunOwner {
         replicas: this.#replicas,
         find: () => this.#found(id),
         store: this.#options.store,
+        isRunningHere: () => this.#running.has(id),
       });
     }
     if (found?.runner === "elsewhere" && found.isPublished) {
@@ -363,12 +364,14 @@ export class Responses implements RunOwner {
   }
 
   /**
-   * Claims responses whose servers have ended, within the limit on background responses. `waiting`: number of claimed responses
+   * Claims responses whose servers have ended, within the limit on background responses. `waitingIds`: ids of claimed responses
    * that have not begun. Throws storage_unavailable.
    */
-  async claim(waiting: number): Promise<readonly ClaimedResponse[]> {
-    const free = this.#options.maxBackground - this.#background.size - waiting;
-    return this.#isStopping || free <= 0 ? [] : await this.#options.store.claim(free);
+  async claim(waitingIds: readonly string[]): Promise<readonly ClaimedResponse[]> {
+    const limit = this.#options.maxBackground - this.#background.size - waitingIds.length;
+    if (this.#isStopping || limit <= 0) return [];
+    const heldIds = [...waitingIds, ...this.#background.keys(), ...this.saver.pendingIds()];
+    return await this.#options.store.claim({ limit, heldIds });
   }
 
   /**

@@ -28,10 +28,10 @@ export interface RestarterOptions {
 export class Restarter {
   readonly #options: RestarterOptions;
   #timer: NodeJS.Timeout | null = null;
-  /** Number of claimed responses that have not begun. */
-  #waiting = 0;
-  /** Ids of claimed responses that cannot be generated, and whose final state is not stored yet. */
-  readonly #failed = new Set<string>();
+  /** Claimed responses that have neither begun nor been released or given up. */
+  readonly #waiting = new Set<ClaimedResponse>();
+  /** Those of them that cannot be generated, and whose final state is not stored yet. */
+  readonly #failed = new Set<ClaimedResponse>();
   #isStopped = false;
 
   constructor(options: RestarterOptions) {
@@ -48,8 +48,9 @@ export class Restarter {
   async #search(): Promise<void> {
     const { responses, log, isReady } = this.#options;
     try {
-      for (const id of this.#failed) await this.#giveUp(id);
-      if (isReady()) for (const claimed of await responses.claim(this.#waiting)) void this.#restart(claimed);
+      for (const claimed of this.#failed) await this.#giveUp(claimed);
+      const waitingIds = [...this.#waiting].map(({ id }) => id);
+      if (isReady()) for (const claimed of await responses.claim(waitingIds)) void this.#restart(claimed);
     } catch (error) {
       // A ServerError means that the store is unavailable, which the store's client logs once. The next search finds the
       // responses that this search has missed.
@@ -63,13 +64,16 @@ export class Restarter {
     const { log } = this.#options;
     const { id, count } = claimed;
     log.warn({ response: id, restarts: count }, "a background response whose server ended is generated again");
-    this.#waiting++;
-    const error = await this.#begin(claimed).finally(() => this.#waiting--);
-    if (error === null) return;
+    this.#waiting.add(claimed);
+    const error = await this.#begin(claimed);
+    if (error === null) {
+      this.#waiting.delete(claimed);
+      return;
+    }
     log.error({ response: id, err: error }, "a background response could not be generated again");
-    this.#failed.add(id);
+    this.#failed.add(claimed);
     // If the store is unavailable, the next search tries again.
-    await this.#giveUp(id).catch(() => {});
+    await this.#giveUp(claimed).catch(() => {});
   }
 
   /**
@@ -99,9 +103,10 @@ export class Restarter {
     }
   }
 
-  async #giveUp(id: string): Promise<void> {
-    await this.#options.responses.giveUp(id);
-    this.#failed.delete(id);
+  async #giveUp(claimed: ClaimedResponse): Promise<void> {
+    await this.#options.responses.giveUp(claimed.id);
+    this.#failed.delete(claimed);
+    this.#waiting.delete(claimed);
   }
 }
 

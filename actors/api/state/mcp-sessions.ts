@@ -10,7 +10,7 @@ export interface SharedMcpSession {
 
 /** Every method throws storage_unavailable. */
 export interface McpSessions {
-  /** Stores a session, which expires `idleMs` after its last use. Throws invalid_value if the message is too long. */
+  /** Stores a session, which stays for at least `idleMs` after its last use. Throws invalid_value if the message is too long. */
   put(session: SharedMcpSession & { readonly id: string; readonly idleMs: number }): Promise<void>;
   /** Returns a session and restarts its idle time; null = no session. */
   find(request: { readonly id: string; readonly idleMs: number }): Promise<SharedMcpSession | null>;

@@ -16,7 +16,7 @@ export interface ReplicaQuestions {
   readonly settleResponse: { readonly id: string };
   /** Decides on a tool call. `decision` is an ApprovalDecision; the response is an ApprovalStatus. */
   readonly decideApproval: { readonly id: string; readonly decision: unknown };
-  /** Lists pending approvals. The response is a list of ApprovalRequest. */
+  /** Lists pending approvals. The response is a list of ApprovalRequest; null = the asked replica has none. */
   readonly pendingApprovals: { readonly session: string };
   /** Lists failed adapter loads. The response is a list of AdapterFailure. */
   readonly adapterFailures: { readonly model: string };

@@ -11,26 +11,37 @@ export const mcpSessionLimits = {
   maxAgeMs: 365 * 24 * 3_600_000,
 };
 
+/** Lifetime of a session that has been stored or extended, as a multiple of its idle time. */
+const LIFETIME = 1.5;
+/**
+ * Remaining lifetime below which a use extends it, as a multiple of the idle time. Not every use does, because a write costs more
+ * than a read. It is above 1 because a session with incomplete responses is marked as used only at intervals: after the last of
+ * them has ended, its whole idle time must remain.
+ */
+const LOW_LIFETIME = 1.25;
+
 export class McpSessionStore implements McpSessions {
   readonly #store: Store<SharedMcpSession>;
+  /** Returns milliseconds since 1970. */
+  readonly #now: () => number;
 
-  constructor(store: Store<SharedMcpSession>) {
+  constructor(store: Store<SharedMcpSession>, now: () => number = wallTime) {
     this.#store = store;
+    this.#now = now;
   }
 
   async put({ id, client, initialize, idleMs }: Parameters<McpSessions["put"]>[0]): Promise<void> {
     const head = { client, initialize };
-    await this.#store.put(id, { head, share: client, parts: {}, expiresAt: wallTime() + idleMs });
+    await this.#store.put(id, { head, share: client, parts: {}, expiresAt: this.#now() + LIFETIME * idleMs });
   }
 
   async find({ id, idleMs }: Parameters<McpSessions["find"]>[0]): Promise<SharedMcpSession | null> {
     const kept = await this.#store.get(id);
     if (kept === null) return null;
-    const now = wallTime();
-    // The expiry is not extended at each request, because a write costs more than a read. It does not matter if another replica
-    // extends it first.
-    if ((kept.expiresAt ?? 0) - now < idleMs / 2) {
-      await this.#store.compareAndSet(id, kept.version, { ...kept, expiresAt: now + idleMs });
+    const now = this.#now();
+    // It does not matter if another replica extends it first.
+    if ((kept.expiresAt ?? 0) - now < LOW_LIFETIME * idleMs) {
+      await this.#store.compareAndSet(id, kept.version, { ...kept, expiresAt: now + LIFETIME * idleMs });
     }
     return kept.head;
   }

@@ -60,7 +60,8 @@ export class SharedState {
   readonly #lossListeners: ((isLost: boolean) => void)[] = [];
   /** Number of replacements of the Redis server that have not been followed by a complete rewrite yet. */
   #replacements = 0;
-  #isReady = false;
+  /** Whether requests of other replicas are passed on to the main thread. */
+  #isReady: boolean;
   #isStopping = false;
   readonly #report: (report: SharedStateReport) => void;
   #lastQuestion = 0;
@@ -70,7 +71,9 @@ export class SharedState {
     lease: ReplicaLease,
     replica: string,
     report: (report: SharedStateReport) => void,
+    isRestart: boolean,
   ) {
+    this.#isReady = isRestart;
     this.#connection = connection;
     this.#lease = lease;
     this.#report = report;
@@ -79,8 +82,15 @@ export class SharedState {
     this.#bus = new ReplicaBus(connection, replica, (content) => this.#question(content), lease);
   }
 
-  /** Connects to Redis and acquires the lease of this replica. Throws config_invalid. */
-  static async open(init: SharedStateInit, report: (report: SharedStateReport) => void): Promise<SharedState> {
+  /**
+   * Connects to Redis and acquires the lease of this replica. `isRestart`: whether the main thread already had a state thread, so
+   * that it may have something to respond before `ready` is called. Throws config_invalid.
+   */
+  static async open(
+    init: SharedStateInit,
+    report: (report: SharedStateReport) => void,
+    isRestart = false,
+  ): Promise<SharedState> {
     let lease: ReplicaLease | null = null;
     let shared: SharedState | null = null;
     const connection = await RedisConnection.open(init.url, storeScripts, ({ isReplaced, ...health }) => {
@@ -90,7 +100,7 @@ export class SharedState {
     });
     lease = new ReplicaLease(connection, init.replica, init.leaseMs);
     await lease.start();
-    shared = new SharedState(connection, lease, init.replica, report);
+    shared = new SharedState(connection, lease, init.replica, report, isRestart);
     return shared;
   }
 

@@ -23,6 +23,8 @@ export interface FollowedResponse {
   readonly after: number;
   readonly replicas: Pick<Replicas, "follow">;
   readonly store: StoredResponses;
+  /** Returns whether the response now runs on this replica, which has claimed it from the other one. */
+  isRunningHere(): boolean;
   /** Finds the response. Throws not_found. */
   find(): Promise<FoundResponse>;
 }
@@ -113,6 +115,8 @@ export class FollowedLog implements StreamCodec {
    * Throws peer_gone if the replica has failed.
    */
   async #check(): Promise<boolean> {
+    // Checked before the lookup. Afterwards, the run may have ended although the lookup found it running.
+    if (this.#response.isRunningHere()) return false;
     const found = await this.#found();
     if (found === null || found.runner === "elsewhere") return false;
     // Events may have been published between the last read and this check.

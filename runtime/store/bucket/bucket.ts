@@ -36,7 +36,8 @@ export class Bucket {
   readonly #shown: string;
   readonly #bodies = new Gate(MOST_BODIES);
 
-  private constructor(url: string, { accessKeyId, secretAccessKey }: BucketKeys) {
+  /** Does not check the bucket; see `open`. */
+  constructor(url: string, { accessKeyId, secretAccessKey }: BucketKeys) {
     const { endpoint, region, prefix } = bucketAddress(url);
     this.#client = new S3mini({ endpoint, region, accessKeyId, secretAccessKey, requestAbortTimeout: REQUEST_MS });
     this.#prefix = prefix;

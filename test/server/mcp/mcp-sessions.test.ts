@@ -2,7 +2,18 @@
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { initialize, list, type McpTestServer, post, type Reply, startMcp } from "../../fixtures/mcp-server.ts";
+import { McpSessionStore, mcpSessionLimits } from "../../../actors/state/shared/mcp-session-store.ts";
+import { MemoryTables } from "../../../runtime/store/memory-tables.ts";
+import { TableStore } from "../../../runtime/store/table-store.ts";
+import {
+  initialize,
+  list,
+  type McpTestServer,
+  post,
+  type Reply,
+  sessionOf,
+  startMcp,
+} from "../../fixtures/mcp-server.ts";
 
 describe("the sessions of the MCP server", () => {
   const open = async (server: McpTestServer): Promise<Reply> => post(server, initialize);
@@ -89,5 +100,25 @@ describe("the sessions of the MCP server", () => {
     assert.equal((await use(server, begun)).status, 200);
     await sleep(1000);
     assert.equal((await use(server, begun)).status, 404);
+  });
+
+  it("keeps a shared session while it has an open stream", { timeout: 20_000 }, async () => {
+    const store = new McpSessionStore(new TableStore(new MemoryTables(), mcpSessionLimits));
+    const replicas = { ask: async () => [], answer: () => {} };
+    const server = await startMcp("node", { sessionIdleMs: 600 }, undefined, null, { store, replicas });
+    after(() => server.stop());
+    const session = await sessionOf(server);
+    const listening = await fetch(server.url, { headers: { accept: "text/event-stream", ...session } });
+    let hasEnded = false;
+    const stream = listening.text().finally(() => {
+      hasEnded = true;
+    });
+    await sleep(2000);
+    assert.equal((await post(server, list, session)).status, 200);
+    assert.equal(hasEnded, false);
+    server.mcp.drain();
+    await stream;
+    await sleep(2000);
+    assert.equal((await post(server, list, session)).status, 404);
   });
 });

@@ -2,10 +2,19 @@
 // limited.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Span, StoredResponse, StoredResponses } from "../../../../actors/api/stored-responses.ts";
+import type {
+  ClaimedResponse,
+  Span,
+  StoredResponse,
+  StoredResponses,
+} from "../../../../actors/api/stored-responses.ts";
+import type { KeptHead } from "../../../../actors/state/kept-head.ts";
 import { ResponseStore } from "../../../../actors/state/response-store.ts";
+import { RecentResponses } from "../../../../actors/state/shared/recent-responses.ts";
 import { MAX_RESTARTS } from "../../../../actors/state/shared/restarts.ts";
+import { ServerError } from "../../../../runtime/errors.ts";
 import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";
+import type { Store } from "../../../../runtime/store/store.ts";
 import { Stores } from "../../../../runtime/store/stores.ts";
 
 const limits = { maxEntries: 1000, maxBytes: 2 ** 24, maxEntryBytes: 2 ** 20, maxAgeMs: 1e9 };
@@ -13,11 +22,23 @@ const none = { ids: [], texts: new Uint8Array(0), ends: new Uint32Array(0) };
 const id = `resp_${"0".repeat(32)}`;
 const request = Buffer.from('{"background":true}');
 
-/** Creates servers that share one store. Those in `dead` count as ended. */
-function servers(names: readonly string[], dead: Set<string>): StoredResponses[] {
+/** Creates servers that share one store. Those in `dead` count as ended. `use`: gets the stores of the responses and of their index. */
+function servers(
+  names: readonly string[],
+  dead: Set<string>,
+  use: (responses: Store<KeptHead>, index: Store<never>) => void = () => {},
+): StoredResponses[] {
   const stores = new Stores(new MemoryTables(), "responses");
-  const [responses, index] = [stores.store<never>("responses", limits), stores.store<never>("restarts", limits)];
-  return names.map((own) => new ResponseStore(responses, { own, isAlive: (name) => !dead.has(name) }, index));
+  const [responses, index] = [stores.store<KeptHead>("responses", limits), stores.store<never>("restarts", limits)];
+  use(responses, index);
+  return names.map((own) => {
+    const owners = { own, isAlive: (name: string) => !dead.has(name) };
+    return new ResponseStore(responses, owners, index, new RecentResponses());
+  });
+}
+
+function claim(store: StoredResponses, heldIds: readonly string[] = []): Promise<readonly ClaimedResponse[]> {
+  return store.claim({ limit: 10, heldIds });
 }
 
 function running(status = "queued"): StoredResponse {
@@ -40,10 +61,10 @@ describe("restarts of responses", () => {
     const dead = new Set<string>();
     const [first, ...others] = servers(["a", "b", "c"], dead) as [StoredResponses, ...StoredResponses[]];
     await first.add(running());
-    for (const other of others) assert.deepEqual(await other.claim(10), []);
+    for (const other of others) assert.deepEqual(await claim(other), []);
     dead.add("a");
     assert.equal((await others[0]?.find(id))?.runner, "elsewhere", "it waits for the next server");
-    const claims = (await Promise.all(others.map((other) => other.claim(10)))).flat();
+    const claims = (await Promise.all(others.map((other) => claim(other)))).flat();
     const [claimed] = claims;
     assert.equal(claims.length, 1);
     assert.deepEqual(
@@ -76,7 +97,7 @@ describe("restarts of responses", () => {
       await first.add(running());
       await change(first);
       dead.add("a");
-      assert.deepEqual(await other.claim(10), []);
+      assert.deepEqual(await claim(other), []);
       assert.notEqual((await other.find(id))?.runner, "elsewhere");
     }
   });
@@ -86,7 +107,7 @@ describe("restarts of responses", () => {
     const [first, next, other] = servers(["a", "b", "c"], dead) as [StoredResponses, StoredResponses, StoredResponses];
     await first.add(running());
     dead.add("a");
-    assert.equal((await next.claim(10)).length, 1);
+    assert.equal((await claim(next)).length, 1);
     await other.giveUp(id);
     assert.equal((await other.find(id))?.runner, "elsewhere", "only the server that has claimed it gives it up");
     await next.giveUp(id);
@@ -101,7 +122,7 @@ describe("restarts of responses", () => {
       );
     }
     dead.add("b");
-    assert.deepEqual(await other.claim(10), []);
+    assert.deepEqual(await claim(other), []);
     // Giving up must not change a response that has ended in the meantime or was deleted.
     await next.giveUp(id);
     assert.equal(await other.delete(id), true);
@@ -114,18 +135,18 @@ describe("restarts of responses", () => {
     const stores = servers(names, new Set());
     await stores[0]?.add(running());
     for (const [i, store] of stores.slice(1).entries()) {
-      assert.deepEqual(await store.claim(10), []);
+      assert.deepEqual(await claim(store), []);
       await store.release(id);
-      assert.deepEqual(await store.claim(10), [], "only its own server leaves it");
+      assert.deepEqual(await claim(store), [], "only its own server leaves it");
       await stores[i]?.release(id);
       assert.equal((await store.find(id))?.runner, "elsewhere");
-      const [claimed] = await store.claim(10);
+      const [claimed] = await claim(store);
       assert.equal(claimed?.count, 1);
     }
     const last = stores.at(-1) as StoredResponses;
     assert.equal(await last.begin(id), true);
     await last.release(id);
-    assert.deepEqual(await (stores[0] as StoredResponses).claim(10), [], "it has output");
+    assert.deepEqual(await claim(stores[0] as StoredResponses), [], "it has output");
   });
 
   it("stay deleted if they are deleted between their claim and their start", async () => {
@@ -138,7 +159,7 @@ describe("restarts of responses", () => {
       ];
       await first.add(running());
       dead.add("a");
-      assert.equal((await next.claim(10)).length, 1);
+      assert.equal((await claim(next)).length, 1);
       assert.equal(await (deleting === "b" ? next : other).delete(id), true);
       await next.add({ ...running(), restart: { request, count: 1 } });
       assert.equal(await next.begin(id), false, "nothing is generated");
@@ -155,7 +176,7 @@ describe("restarts of responses", () => {
     await stores[0]?.add(running());
     let count = 0;
     for (const [i, store] of stores.entries()) {
-      count += (await store.claim(10)).length;
+      count += (await claim(store)).length;
       dead.add(names[i] as string);
     }
     assert.equal(count, MAX_RESTARTS);
@@ -171,14 +192,62 @@ describe("restarts of responses", () => {
     await stores[0]?.add(running());
     for (let i = 0; i < MAX_RESTARTS; i++) {
       dead.add(names[i] as string);
-      assert.equal((await stores[i + 1]?.claim(10))?.length, 1);
+      assert.equal((await claim(stores[i + 1] as StoredResponses)).length, 1);
     }
     const [last, next, other] = stores.slice(MAX_RESTARTS) as [StoredResponses, StoredResponses, StoredResponses];
     await last.release(id);
     assert.equal((await next.find(id))?.runner, "elsewhere");
-    assert.equal((await next.claim(10))[0]?.count, MAX_RESTARTS);
+    assert.equal((await claim(next))[0]?.count, MAX_RESTARTS);
     dead.add(names[MAX_RESTARTS + 1] as string);
-    assert.deepEqual(await other.claim(10), []);
+    assert.deepEqual(await claim(other), []);
     assert.equal((await other.find(id))?.runner, "nobody");
+  });
+
+  it("are claimed again by the server that did not receive the reply, and never by others meanwhile", async () => {
+    const dead = new Set<string>();
+    let isReplyLost = false;
+    const names = Array.from({ length: MAX_RESTARTS + 2 }, (_, i) => `server ${i}`);
+    const stores = servers(names, dead, (responses) => {
+      const compareAndSet = responses.compareAndSet.bind(responses);
+      responses.compareAndSet = async (...change) => {
+        const isSet = await compareAndSet(...change);
+        if (isReplyLost) throw new ServerError("storage_unavailable", "no reply");
+        return isSet;
+      };
+    });
+    const other = stores.at(-1) as StoredResponses;
+    await stores[0]?.add(running());
+    for (let i = 0; i < MAX_RESTARTS; i++) {
+      dead.add(names[i] as string);
+      const next = stores[i + 1] as StoredResponses;
+      isReplyLost = true;
+      await assert.rejects(claim(next), { code: "storage_unavailable" });
+      isReplyLost = false;
+      assert.deepEqual(await claim(other), []);
+      // The reply to the second claim does not reach the main thread.
+      for (const reply of ["lost", "received"]) assert.equal((await claim(next))[0]?.count, i + 1, reply);
+      assert.deepEqual(await claim(next, [id]), []);
+      assert.deepEqual(await claim(other), []);
+    }
+  });
+
+  it("are not claimed by the server that created them, or that has ended them if Redis has lost the end", async () => {
+    const dead = new Set<string>();
+    let isLost = false;
+    const [first, next] = servers(["a", "b"], dead, (responses, index) => {
+      // Writes that Redis acknowledges but loses.
+      const compareAndSet = responses.compareAndSet.bind(responses);
+      responses.compareAndSet = async (...change) => isLost || (await compareAndSet(...change));
+      const remove = index.delete.bind(index);
+      index.delete = async (key) => isLost || (await remove(key));
+    }) as [StoredResponses, StoredResponses];
+    await first.add(running());
+    assert.deepEqual(await claim(first), []);
+    dead.add("a");
+    assert.equal((await claim(next)).length, 1);
+    await next.add({ ...running(), restart: { request, count: 1 } });
+    isLost = true;
+    assert.equal(await next.update({ ...final, status: "failed", body: Buffer.from("whole") }), "updated");
+    assert.deepEqual(await claim(next), []);
   });
 });

@@ -178,6 +178,7 @@ describe("the events of a response on another replica", () => {
       after: 1,
       replicas: { follow: async () => null },
       store: memoryResponses(),
+      isRunningHere: () => false,
       find: async () => ({ ...found, body: [], interrupted: null, events: null }),
     });
     await assert.rejects(log.batches(never).next(), isCode("peer_gone"));

@@ -2,11 +2,17 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { AnswerReplica, QuestionKind, Replicas } from "../../../../../actors/api/state/replicas.ts";
+import type {
+  AnswerReplica,
+  PublishedEvents,
+  QuestionKind,
+  Replicas,
+} from "../../../../../actors/api/state/replicas.ts";
 import type { StoredResponses } from "../../../../../actors/api/stored-responses.ts";
 import { itemTexts } from "../../../../../http/responses/request/item-texts.ts";
 import type { ResponsePlan } from "../../../../../http/responses/response-run.ts";
 import { Responses } from "../../../../../http/responses/responses.ts";
+import { FollowedLog } from "../../../../../http/responses/stored/followed-log.ts";
 import { AnswerMemory } from "../../../../../http/shared/answer/answer-memory.ts";
 import { ServerError } from "../../../../../runtime/errors.ts";
 import { done, finish, text } from "../../../../fixtures/fakes/fake-inference.ts";
@@ -145,5 +151,50 @@ describe("a response that the shared store does not have yet", () => {
     await assert.rejects(reading, { code: "not_found" });
     const waiting = responses(memoryResponses(), { ...one, ask: async () => [true] });
     await assert.rejects(waiting.history(id), { code: "storage_unavailable" });
+  });
+});
+
+describe("a response that another replica generates", () => {
+  it("is followed to its end on the replica that takes it over, also if its first output takes long", async () => {
+    const [one, other] = linked();
+    const store = memoryResponses();
+    let isElsewhere = true;
+    const shared = altered(store, {
+      find: async (asked) => {
+        const found = await store.find(asked);
+        return found === null || !isElsewhere ? found : { ...found, runner: "elsewhere" };
+      },
+    });
+    const streamed = (): ResponsePlan => ({ ...plan(), isBackground: true, isStreamed: true });
+    await responses(store, one).beginBackground(streamed(), 100);
+    const published: PublishedEvents[] = [];
+    let checks = 0;
+    const second = responses(shared, {
+      ...other,
+      publish: async (events) => void published.push(events),
+      follow: async ({ after, waitMs }) => {
+        const found = published.filter(({ next }) => next - 1 > after);
+        if (found.length === 0) checks++;
+        if (found.length === 0) await sleep(Math.min(waitMs, 10));
+        return found.length === 0 ? null : found;
+      },
+    });
+    const log = await second.events(id, -1);
+    assert.ok(log instanceof FollowedLog);
+    let seen = "";
+    const reading = (async () => {
+      for await (const _ of log.batches(new AbortController().signal)) {
+        seen += log.encode();
+        if (log.isEnded) return;
+      }
+    })();
+    // The other replica ends, and this one claims the response and begins it.
+    const run = await second.beginBackground(streamed(), 100);
+    isElsewhere = false;
+    // Several checks find no event.
+    for (const enough = checks + 5; checks < enough; ) await Promise.race([reading, sleep(10)]);
+    run.encode([text("Hello"), finish(), done]);
+    await reading;
+    assert.match(seen, /Hello.*response\.completed.*\[DONE\]/s);
   });
 });

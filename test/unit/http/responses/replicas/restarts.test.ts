@@ -164,8 +164,8 @@ describe("background responses left by another server", { concurrency: true, tim
       inference,
       maxBackgroundResponses: 2,
       changes: (store) => ({
-        claim: async (limit) => {
-          const found = await store.claim(limit);
+        claim: async (request) => {
+          const found = await store.claim(request);
           claimed += found.length;
           return found;
         },
@@ -182,8 +182,8 @@ describe("background responses left by another server", { concurrency: true, tim
     const fleet = new Fleet();
     let claimed = 0;
     const changes = (store: StoredResponses): Partial<StoredResponses> => ({
-      claim: async (limit) => {
-        const found = await store.claim(limit);
+      claim: async (request) => {
+        const found = await store.claim(request);
         claimed += found.length;
         return found;
       },
@@ -195,6 +195,35 @@ describe("background responses left by another server", { concurrency: true, tim
     await fleet.left({}, {});
     await sleep(SEARCHES_MS);
     assert.equal(claimed, 4);
+    app.endBackground();
+  });
+
+  it("are generated once by the server that has claimed them, also if it did not receive the reply", async () => {
+    const fleet = new Fleet();
+    const [id] = (await fleet.left({ instructions: "i".repeat(100_000) })) as [string];
+    const inference = new FakeInference();
+    let release = (): void => {};
+    inference.translation = new Promise((resolve) => {
+      release = resolve;
+    });
+    const claims: number[] = [];
+    const { app } = fleet.start("next", {
+      inference,
+      changes: (store) => ({
+        claim: async (asked) => {
+          const found = await store.claim(asked);
+          claims.push(found.length);
+          if (claims.length === 1) throw new ServerError("timeout", "no reply");
+          return found;
+        },
+      }),
+    });
+    // Searches while the claimed response is being created do not find it.
+    await sleep(2 * SEARCHES_MS);
+    assert.deepEqual([claims.slice(0, 3), inference.runs.length], [[1, 1, 0], 0]);
+    release();
+    await fleet.hasStatus(id, "completed");
+    assert.equal(inference.runs.length, 1);
     app.endBackground();
   });
 
