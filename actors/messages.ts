@@ -506,13 +506,13 @@ export interface StatePlaceReady {
   readonly clientSalt: string | null;
 }
 
-/** Start parameters of the tools thread. Its actor has the protocol Tools. */
+/** Start parameters of the tools process. Its actor has the protocol Tools. */
 export interface ToolsPlaceInit {
   readonly sandbox: SandboxSettings;
   /** Command of the Python interpreter; null = Python is not enabled. */
   readonly python: string | null;
   readonly shellPath: string;
-  /** Parent of this process's private folder, which contains the work folders; null = the system's temporary folder. */
+  /** Parent of the server's private folder for tools, which contains the work folders; null = the system's temporary folder. */
   readonly workFolder: string | null;
   /**
    * Folder of the user in which the tools of all sessions work; null = each session has its own work folder. The user's folder is
@@ -528,10 +528,10 @@ export interface ToolsPlaceInit {
 }
 
 /**
- * Start parameters that the thread receives. `folder`: the process's private folder, from which the thread removes files of
- * earlier threads.
+ * Start parameters that the tools process receives. `folder`: the server's private folder for tools, from which the process removes
+ * the files of earlier ones.
  */
-export interface ToolsThreadInit extends Omit<ToolsPlaceInit, "workFolder"> {
+export interface ToolsProcessInit extends Omit<ToolsPlaceInit, "workFolder"> {
   readonly folder: string;
 }
 

@@ -11,7 +11,7 @@
 //   model:<id>   child process                           speech, for a speech model
 //   decoder      child processes of a speech process     none: each decodes one audio file, then ends
 //   state        worker thread                           responses, files, sessions
-//   tools        worker thread                           tools: code and shell commands in sandboxed processes
+//   tools        child process                           tools: code and shell commands in sandboxed processes
 //   web          worker thread                           web: web searches and page reading
 //   reader       child processes of `web`                none: each reads web pages, one at a time
 //   mcp          worker thread                           mcp: the MCP servers whose tools models may call

@@ -123,7 +123,7 @@ export class AgentLoop implements Agents {
     try {
       await this.#services.tools.closeSession({ session: sessionId });
     } catch (error) {
-      // The tools thread has ended, and with it all tool sessions, so there is nothing to close.
+      // The tools process has ended, and with it all tool sessions, so there is nothing to close.
       if (toErrorRecord(error).code !== "peer_gone") throw error;
     }
   }

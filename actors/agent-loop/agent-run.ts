@@ -138,7 +138,7 @@ export class AgentRun {
     }
   }
 
-  /** Passes the skills of the request to the tools thread, in place of the skills of the session's earlier requests. */
+  /** Passes the skills of the request to the tools process, in place of the skills of the session's earlier requests. */
   async #prepareSkills(): Promise<PromptChanges["notes"]> {
     const { agent } = this.#options;
     const { skills, tools } = this.#services;

@@ -47,7 +47,7 @@ export async function unmountSkills(session: string, tools: Tools): Promise<void
   try {
     await tools.mountSkills({ session, skills: [] });
   } catch (error) {
-    // If the tools thread has ended, its sessions and their skills are gone too.
+    // If the tools process has ended, its sessions and their skills are gone too.
     if (toErrorRecord(error).code !== "peer_gone") throw error;
   }
 }

@@ -1,8 +1,8 @@
-// Built-in tools: the interface between the agent loop and the tools thread (actors/tools), which runs code and shell commands
+// Built-in tools: the interface between the agent loop and the tools process (actors/tools), which runs code and shell commands
 // in the sandbox. A session has one work folder and at most one Python process.
 import type { FileToStore } from "./files.ts";
 
-/** Tools that run in the tools thread. */
+/** Tools that run in the tools process. */
 export type SandboxedTool = "execute_python" | "reset_python_session" | "shell" | "surface_outputs";
 
 /** Maximum size in bytes of a result for the model, without the list of files. */

@@ -110,7 +110,7 @@ export class WorkFolders {
     await removeFolder(session);
   }
 
-  /** Removes the folders of all sessions, including those left by an earlier thread of this process. */
+  /** Removes the folders of all sessions, including those left by an earlier tools process of this server. */
   async removeAll(): Promise<void> {
     const names = await readdir(this.#base);
     await Promise.all(names.map((name) => removeFolder(join(this.#base, name))));

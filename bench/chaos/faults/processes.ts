@@ -8,7 +8,7 @@ import { type Fault, type FaultTarget, partEnded } from "./fault.ts";
 
 const always = (): boolean => true;
 /** Threads of a server, except the state thread: its end is a fault of its own, because it makes the store unreachable. */
-const threads = ["generation", "tools", "text"];
+const threads = ["generation", "text"];
 
 async function restarted({ server, dice, alone }: FaultTarget, signal: NodeJS.Signals): Promise<void> {
   const pauseMs = dice.int(0, 300);

@@ -1,4 +1,4 @@
-// Agent loop of a server: creates it from the settings, and starts the threads of its tools.
+// Agent loop of a server: creates it from the settings, and starts the threads and processes of its tools.
 import { AgentLoop } from "../../../actors/agent-loop/agent-loop.ts";
 import { approvalTimeoutMs } from "../../../actors/agent-loop/approvals.ts";
 import { fetchFile } from "../../../actors/agent-loop/files/fetch-file.ts";
@@ -15,7 +15,7 @@ import { toolsInit } from "./sandboxed-tools.ts";
 import { openToolServers, type ToolServers, waitForServers } from "./tool-servers.ts";
 import { openWeb } from "./web.ts";
 
-/** Time limit in ms for the other threads to end if one thread cannot start. */
+/** Time limit in ms for the others to end if a thread or process cannot start. */
 const startFailedMs = 2000;
 
 export interface OpenAgents {
@@ -24,7 +24,7 @@ export interface OpenAgents {
 }
 
 /**
- * Creates the agent loop. `sources`: server tools of the program that embeds the server. Starts the tools thread if a sandboxed
+ * Creates the agent loop. `sources`: server tools of the program that embeds the server. Starts the tools process if a sandboxed
  * tool is enabled, the web thread if web search is enabled, and the MCP thread if `mcp_config` is set. Throws config_invalid if
  * their settings or the sandbox cannot be used.
  */

@@ -1,4 +1,4 @@
-// Sandboxed tools: builds the options of the tools thread from the settings.
+// Sandboxed tools: builds the options of the tools process from the settings.
 import type { ToolGroup } from "../../../actors/api/agent/agents.ts";
 import type { ToolsPlaceInit } from "../../../actors/messages.ts";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -7,7 +7,7 @@ import type { Config } from "../../config/config.ts";
 
 const mailboxLimit = 4096;
 
-/** Returns the options of the tools thread. Throws config_invalid if settings contradict each other. */
+/** Returns the options of the tools process. Throws config_invalid if settings contradict each other. */
 export function toolsInit(config: Config, groups: readonly ToolGroup[], stagingFolder: string): ToolsPlaceInit {
   const { sandbox, codeExecPython, codeExecTimeout, codeExecWorkdir, shellPath, shellTimeout, shellWorkdir } = config;
   if (codeExecWorkdir !== null && shellWorkdir !== null && codeExecWorkdir !== shellWorkdir) {

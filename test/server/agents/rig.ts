@@ -1,4 +1,4 @@
-// Rig for tests of the agent loop over HTTP. Only the model is scripted. The agent loop, the tools thread with its sandbox, the
+// Rig for tests of the agent loop over HTTP. Only the model is scripted. The agent loop, the tools process with its sandbox, the
 // state thread and the HTTP server are real.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -57,7 +57,7 @@ export interface RigOptions {
   readonly stateFolder?: string | null;
   /** Folder of skills (skills_dir). */
   readonly skillsFolder?: string;
-  /** Changes to the settings of the tools thread. */
+  /** Changes to the settings of the tools process. */
   readonly tools?: Partial<ToolsPlaceInit>;
   /** Parent of the working directories; default: a folder that `stop` removes. */
   readonly workFolder?: string;

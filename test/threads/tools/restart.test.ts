@@ -2,17 +2,11 @@ import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Worker } from "node:worker_threads";
 import { ToolsRig } from "./rig.ts";
 
-describe("a tools thread that ends", () => {
+describe("a tools process that is killed", () => {
   it("fails the running calls, leaves no process and no folder, and is started again", async () => {
     const rig = new ToolsRig();
-    let worker: Worker | null = null;
-    const onWorker = (started: Worker): void => {
-      worker = started;
-    };
-    process.on("worker", onWorker);
     await rig.client.start();
     await rig.python("x = 1");
     const running = [
@@ -24,7 +18,7 @@ describe("a tools thread that ends", () => {
     await sleep(500);
     const before = rig.folders();
     assert.ok(rig.processes().length > 0);
-    await (worker as Worker | null)?.terminate();
+    process.kill(rig.toolsProcess(), "SIGKILL");
     await failed;
     const left = () => rig.folders().filter((name) => before.includes(name));
     for (let i = 0; i < 100 && left().length > 0; i++) await sleep(50);
@@ -43,7 +37,6 @@ describe("a tools thread that ends", () => {
     }
     assert.equal(result, "False");
     await rig.stop();
-    process.off("worker", onWorker);
     assert.deepEqual(readdirSync(rig.workFolder), []);
     assert.deepEqual(rig.processes(), []);
     rig.dispose();

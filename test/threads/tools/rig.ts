@@ -1,4 +1,4 @@
-// Tools rig: a tools thread for tests, with helper methods that run its tools.
+// Tools rig: a tools process for tests, with helper methods that run its tools.
 import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -68,6 +68,16 @@ export class ToolsRig {
   folders(): readonly string[] {
     const [own] = readdirSync(this.workFolder).map((name) => join(this.workFolder, name));
     return own === undefined ? [] : readdirSync(own);
+  }
+
+  /** Returns the process id of the tools process. */
+  toolsProcess(): number {
+    const { stdout } = spawnSync("ps", ["-o", "pid=,args=", "-ww", "--ppid", String(process.pid)], {
+      encoding: "utf8",
+    });
+    const pid = /^ *(\d+) .*entry-process\.js tools$/m.exec(stdout)?.[1];
+    if (pid === undefined) throw new Error(`expected a tools process among\n${stdout}`);
+    return Number(pid);
   }
 
   /** Returns the lines of the process list that contain the path of the work folder. */

@@ -7,7 +7,7 @@ import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ToolsRig } from "./rig.ts";
 
-describe("the tools thread", () => {
+describe("the tools process", () => {
   const rig = new ToolsRig();
   const { python, shell, run } = rig;
 

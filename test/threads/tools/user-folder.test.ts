@@ -1,4 +1,4 @@
-// Tools in a folder of the user: the tools thread itself never removes, replaces or renames a file in this folder.
+// Tools in a folder of the user: the tools process itself never removes, replaces or renames a file in this folder.
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -145,11 +145,11 @@ describe("a run of the agent loop", () => {
     assert.equal(it.sessions.updates.length, 1, "the result of the first round is kept");
   });
 
-  it("gives a failure of the tools thread to the model as the result", async () => {
+  it("gives a failure of the tools process to the model as the result", async () => {
     const it = rig([[[python, { code: "1" }]], "sorry"]);
-    it.tools.script = () => Promise.reject(new Error("the tools thread ended"));
+    it.tools.script = () => Promise.reject(new Error("the tools process ended"));
     const events = await ran(it);
-    assert.match(recordsOf(events)[0]!.result_content, /the tools thread ended/);
+    assert.match(recordsOf(events)[0]!.result_content, /the tools process ended/);
     assert.equal(finishOf(events), "stop");
   });
 
@@ -175,7 +175,7 @@ describe("a run of the agent loop", () => {
       { dispatch },
       [{ tools: () => [{ spec, about, run: async () => result }] }],
     );
-    it.tools.script = () => Promise.reject(new Error("the tools thread ended"));
+    it.tools.script = () => Promise.reject(new Error("the tools process ended"));
     const events = await ran(it, { serverTools: ["lookup"] });
     target.close();
     const ended = events.flatMap((event) =>
@@ -191,7 +191,7 @@ describe("a run of the agent loop", () => {
     const errors = recordsOf(events).flatMap(
       ({ result_content: content }) => /"error":"([^"]*)/.exec(content)?.[1] ?? [],
     );
-    assert.deepEqual(errors.sort(), ["no file has the id \\", "status 500: broken", "the tools thread ended"]);
+    assert.deepEqual(errors.sort(), ["no file has the id \\", "status 500: broken", "the tools process ended"]);
   });
 
   it("cancels the running tool at once when the client leaves", async () => {
