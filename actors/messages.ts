@@ -236,6 +236,11 @@ export interface PoolJob {
   /** Adapter id; 0 = the base model. */
   readonly adapter: number;
   readonly priority: number;
+  /**
+   * Whether an earlier job of the same request was sent. Such a job has no queue timeout, loses no places to other clients, and
+   * waits while the queue is full, because a refusal would waste the work on the earlier jobs.
+   */
+  readonly hasBegun: boolean;
 }
 
 /** Channel of the token frames, on the connection between a model's worker and a consumer of tokens. */

@@ -4,7 +4,7 @@ import { performance } from "node:perf_hooks";
 import { type RemoteSettings, UpstreamFailure } from "../../engines/remote/upstream.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { FairQueue } from "../../runtime/queues/fair-queue.ts";
-import type { EndCounts, ModelStatistics, SequenceJob } from "../messages.ts";
+import type { EndCounts, ModelStatistics, PoolJob, SequenceJob } from "../messages.ts";
 import type { FrameBuilder } from "../model/frame.ts";
 import type { Subscriber } from "../model/sequence/generation-sequence.ts";
 import { StreamLatencies } from "../model/stream-latency.ts";
@@ -96,24 +96,20 @@ export class Dispatcher implements SequenceOwner {
     this.#pump();
   }
 
-  /** Runs an embedding request on one of the servers. Retries it as often as a sequence. */
-  async run<T>(
-    client: string,
-    priority: number,
-    prompt: Int32Array,
-    task: (upstream: Upstream) => Promise<T>,
-    signal: AbortSignal,
-  ): Promise<T> {
+  /** Runs an embedding job on one of the servers. Retries it as often as a sequence. */
+  async run<T>(job: PoolJob, task: (upstream: Upstream) => Promise<T>, signal: AbortSignal): Promise<T> {
+    const { client, hasBegun } = job;
+    const [prompt = new Int32Array(0)] = job.prompts;
     const avoided = new Set<Upstream>();
     for (let attempt = 1; ; attempt++) {
       this.#checkRunning();
       const upstream = await new Promise<Upstream>((resolve, reject) => {
         const fail = (error: ErrorRecord) => reject(new ServerError(error.code, error.message, error));
         const queuedMs = performance.now();
-        const waiting: Waiting = { client, job: { priority }, queuedMs, prompt, avoided, start: resolve, fail };
+        const waiting: Waiting = { client, job, queuedMs, prompt, avoided, start: resolve, fail };
         const leave = () => this.#queue.remove(waiting) && reject(cancelled());
         signal.addEventListener("abort", leave, { once: true });
-        this.#queue.add(waiting, true);
+        this.#queue.add(waiting, !hasBegun);
         this.#pump();
       });
       try {

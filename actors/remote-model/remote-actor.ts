@@ -29,18 +29,17 @@ export function remoteActor(dispatcher: Dispatcher, settings: RemoteSettings): B
 
   /** Prompt groups that are being embedded, by id. */
   const pools = new Map<number, AbortController>();
-  const pool = async (id: number, { client, priority, prompts }: PoolJob): Promise<Float32Array> => {
-    const [first = new Int32Array(0)] = prompts;
+  const pool = async (id: number, job: PoolJob): Promise<Float32Array> => {
     const stop = new AbortController();
     pools.set(id, stop);
     const { signal } = stop;
     const task = async ({ connection, found }: Upstream) => {
-      return await embedded(connection, found?.model.name ?? "", prompts, {
+      return await embedded(connection, found?.model.name ?? "", job.prompts, {
         timeoutMs: settings.firstTokenTimeoutMs,
         signal,
       });
     };
-    return await dispatcher.run(client, priority, first, task, signal).finally(() => pools.delete(id));
+    return await dispatcher.run(job, task, signal).finally(() => pools.delete(id));
   };
 
   return {

@@ -64,7 +64,7 @@ export class PooledJobs {
         values,
         starts,
         live: new Set(),
-        request: { hasBegun: false },
+        request: { hasBegun: job.hasBegun },
         next: 0,
         resolve,
         reject,
@@ -101,6 +101,14 @@ export class PooledJobs {
     }
   }
 
+  /** Queues prompts of the jobs that wait for room in the queue, if it has room. */
+  resume(): void {
+    if (!this.#scheduler.hasQueueRoom) return;
+    for (const [subscriber, runs] of this.#runs) {
+      for (const [id, run] of runs) if (run.live.size === 0) this.#advance(subscriber, id, run);
+    }
+  }
+
   /** Queues further prompts of a job until the maximum number of its sequences (`window`) is in the scheduler. */
   #advance(subscriber: Subscriber, id: number, run: PoolRun): void {
     try {
@@ -118,15 +126,16 @@ export class PooledJobs {
   }
 
   /**
-   * Queues a sequence. Returns false if the queue is full but contains other sequences of the same job, because the queue will
-   * have room when one of these finishes.
+   * Queues a sequence. Returns false if the queue is full but the request must not be refused: because other sequences of the job
+   * are in the scheduler, so the queue will have room when one of these finishes, or because the request has begun.
    */
   #tryAdd(sequence: PooledSequence, { live, request }: PoolRun): boolean {
     try {
       this.#options.onDisplaced(this.#scheduler.add(sequence, request));
       return true;
     } catch (error) {
-      if (live.size > 0 && error instanceof ServerError && error.code === "queue_full") return false;
+      if ((live.size > 0 || request.hasBegun) && error instanceof ServerError && error.code === "queue_full")
+        return false;
       throw error;
     }
   }
@@ -150,7 +159,7 @@ export class PooledJobs {
     const sequence = new PooledSequence(
       {
         client,
-        hasQueueLimit: index === 0,
+        hasQueueLimit: index === 0 && !run.job.hasBegun,
         prompt,
         maxNewTokens: 0,
         ignoreEos: false,

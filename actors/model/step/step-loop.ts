@@ -236,10 +236,11 @@ export class StepLoop {
     if (this.#stopped) throw fromErrorRecord(stopped);
   }
 
-  /** Updates the scheduler's clock, and fails the sequences whose queue timeout has expired. */
+  /** Updates the scheduler's clock, fails the sequences whose queue timeout has expired, and resumes pooled jobs that wait. */
   #advance(nowMs = performance.now()): void {
     for (const sequence of this.#scheduler.advance(nowMs))
       this.#fail(sequence, queueTimeout(nowMs - sequence.queuedMs));
+    this.#pools.resume();
   }
 
   #open(subscriber: Subscriber, job: SequenceJob): GenerationSequence {

@@ -167,6 +167,11 @@ export class Scheduler<S extends Sequence> {
     return displaced;
   }
 
+  /** Whether the queue has room for a sequence. */
+  get hasQueueRoom(): boolean {
+    return this.#slotlessCount < this.#slotlessLimit;
+  }
+
   /**
    * Removes a sequence in any state. Caches its KV if its whole prompt has been computed. `hasFailed`: the sequence has
    * failed; its KV is not cached, because the engine may have failed as well.
