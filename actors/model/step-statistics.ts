@@ -13,7 +13,7 @@ export class StepStatistics {
   promptTokens = 0;
   /** Time spent in the engine's forward passes. */
   engineMs = 0;
-  /** Time spent in whole steps: scheduling, forward pass, sampling, frames. */
+  /** Time spent in whole steps: drafts, scheduling, forward pass, sampling, frames. */
   totalMs = 0;
   readonly ended: EndCounts = { stop: 0, length: 0, cancelled: 0, error: 0 };
   readonly latencies = new StreamLatencies();

@@ -83,6 +83,20 @@ describe("drafted tokens in the step loop", () => {
       assert.deepEqual(generated(engine, new FlawedOracle(7), [1, 2, 3]).rows, plain.rows);
     }
   });
+
+  it("count in the time of steps, as a draft model may take a large part of it", () => {
+    const draftMs = 2;
+    const oracle = new FlawedOracle(4);
+    const { prepare } = oracle;
+    oracle.prepare = (decodes) => {
+      const until = performance.now() + draftMs;
+      while (performance.now() < until);
+      prepare.call(oracle, decodes);
+    };
+    const { steps, loop } = generated({ extraLogitsRows: 12 }, oracle, [1]);
+    const { totalMs, engineMs } = loop.snapshot();
+    assert.ok(totalMs - engineMs >= draftMs * steps, `${totalMs} ms for ${steps} steps`);
+  });
 });
 
 /** Grammar that allows only even tokens, and forces 10, 12, 14 after the second accepted token. */
