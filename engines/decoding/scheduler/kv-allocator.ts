@@ -123,9 +123,12 @@ export class KvAllocator<S extends Sequence> {
     sequence.swappedTokens = 0;
   }
 
-  /** Checks that the counted swapped bytes equal the sum over all sequences without a slot. Throws if not. */
-  checkIntegrity(slotless: readonly S[]): void {
-    const bytes = slotless.reduce((sum, { swapped }) => sum + (swapped?.length ?? 0), 0);
+  /**
+   * Checks that the counted swapped bytes equal the sum over all sequences. A running sequence has swapped KV while it
+   * waits for a shared prefix. Throws if the numbers differ.
+   */
+  checkIntegrity(sequences: readonly S[]): void {
+    const bytes = sequences.reduce((sum, { swapped }) => sum + (swapped?.length ?? 0), 0);
     if (bytes !== this.#swappedBytes) throw new Error(`${bytes} bytes swapped out, ${this.#swappedBytes} counted`);
   }
 

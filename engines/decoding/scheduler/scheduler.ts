@@ -286,7 +286,7 @@ export class Scheduler<S extends Sequence> {
     this.#queue.checkIntegrity();
     const slotless = [...this.#queue, ...this.#queue.preempted];
     this.#shares.checkIntegrity(this.#slots.running, slotless);
-    this.#kv.checkIntegrity(slotless);
+    this.#kv.checkIntegrity([...this.#slots.running, ...slotless]);
     if (this.#slotlessCount > this.#slotlessLimit) throw new Error(`${this.#slotlessCount} sequences have no slot`);
   }
 
