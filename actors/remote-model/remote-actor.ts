@@ -5,7 +5,7 @@ import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import type { Endpoint } from "../../runtime/endpoint/endpoint.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import { type ModelProtocol, type PoolJob, type TokenFrame, tokenChannel } from "../messages.ts";
+import { completeJobs, type ModelProtocol, type PoolJob, type TokenFrame, tokenChannel } from "../messages.ts";
 import type { Subscriber } from "../model/sequence/generation-sequence.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { Upstream } from "./upstream.ts";
@@ -43,7 +43,7 @@ export function remoteActor(dispatcher: Dispatcher, settings: RemoteSettings): B
   };
 
   return {
-    generate: ({ jobs }, context) => dispatcher.submit(subscriberOf(context), jobs),
+    generate: (message, context) => dispatcher.submit(subscriberOf(context), completeJobs(message)),
     pool: ({ id, job }) => new DeferredReply(pool(id, job)),
     cancel: ({ ids, how }, context) => {
       for (const id of ids) pools.get(id)?.abort();
