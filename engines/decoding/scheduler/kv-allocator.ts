@@ -75,11 +75,6 @@ export class KvAllocator<S extends Sequence> {
     return false;
   }
 
-  /** Reserves room for drafted tokens. Evicts no cached copies, because drafts may turn out wrong. */
-  reserveFree({ slot }: S, tokens: number): boolean {
-    return this.#kv.reserve(slot, tokens);
-  }
-
   /** Whether the KV of a sequence can probably be kept if it loses its slot, either swapped out or as a cached copy. */
   canKeep({ computed, isPooled }: S): boolean {
     return computed === 0 || this.#hasSwapRoom(computed) || (this.#prefixes.keepsCopies && !isPooled);
