@@ -142,8 +142,7 @@ export class PooledJobs {
 
   /** Queues prompts of the jobs that wait for room in the queue, if it has room. */
   resume(): void {
-    if (!this.#scheduler.hasQueueRoom) return;
-    for (const run of this.#runs) if (run.live.size === 0) this.#advance(run);
+    for (const run of this.#runs) if (run.live.size === 0 && this.#scheduler.hasQueueRoom) this.#advance(run);
   }
 
   /** Queues further prompts of a job until the maximum number of its sequences is in the scheduler. */
