@@ -42,7 +42,7 @@ import type { SpeakRequest, TranscribeRequest } from "./api/speech/speech.ts";
 /** Protocol of the actor `model`. Each loaded model has such an actor, in its own worker thread or process. */
 export interface ModelProtocol {
   /** Queues all jobs, or none if one is rejected. Throws queue_full, context_length_exceeded, invalid_value, unsupported, model_failed. */
-  generate(message: { readonly jobs: readonly SequenceJob[] }): Promise<void>;
+  generate(message: SequenceJobs): Promise<void>;
   /**
    * Decodes and encodes images and audio, and keeps their embeddings until releaseMedia is called with the same `hold`. Throws
    * invalid_value for a file that cannot be decoded, queue_full, unsupported.
@@ -206,6 +206,23 @@ export interface SequenceJob {
   readonly receivedAt: number;
 }
 
+/** Fields in which the jobs of one request differ. */
+type ChoiceField = "id" | "choice" | "series" | "promptLogprobs";
+
+/**
+ * Sequences of one request. `shared`: the fields that all jobs have in common. They are sent once, because a socket would send the
+ * prompt for each choice otherwise.
+ */
+export interface SequenceJobs {
+  readonly shared: Omit<SequenceJob, ChoiceField>;
+  readonly jobs: readonly Pick<SequenceJob, ChoiceField>[];
+}
+
+/** Returns the complete jobs of a message. All refer to the same prompt array. */
+export function completeJobs({ shared, jobs }: SequenceJobs): SequenceJob[] {
+  return jobs.map((job) => ({ ...shared, ...job }));
+}
+
 /** Default values of fields that few jobs set. */
 export const jobDefaults = {
   minNewTokens: 0,
@@ -236,6 +253,11 @@ export interface PoolJob {
   /** Adapter id; 0 = the base model. */
   readonly adapter: number;
   readonly priority: number;
+  /**
+   * Whether an earlier job of the same request was sent. Such a job has no queue timeout, loses no places to other clients, and
+   * waits while the queue is full, because a refusal would waste the work on the earlier jobs.
+   */
+  readonly hasBegun: boolean;
 }
 
 /** Channel of the token frames, on the connection between a model's worker and a consumer of tokens. */

@@ -2,7 +2,7 @@
 // threads or processes on a server: text tasks, generation, step loop and engine.
 import { deliverFrame } from "../actors/generation/deliver-frame.ts";
 import { Generation, type SequenceSink } from "../actors/generation/generation.ts";
-import type { ModelProtocol, TokenFrame } from "../actors/messages.ts";
+import { completeJobs, type ModelProtocol, type TokenFrame } from "../actors/messages.ts";
 import { RequestPreparation } from "../actors/model/request-preparation.ts";
 import { StepLoop } from "../actors/model/step/step-loop.ts";
 import { ChatTemplates } from "../actors/text-tasks/chat-templates.ts";
@@ -169,8 +169,8 @@ export class LocalModel implements RunningModel {
   readonly #actor = {
     place: "page",
     name: "model",
-    ask: async (_generate: string, { jobs }: MessageOf<ModelProtocol, "generate">) =>
-      await this.#preparation.submit(this.#subscriber, jobs),
+    ask: async (_generate: string, message: MessageOf<ModelProtocol, "generate">) =>
+      await this.#preparation.submit(this.#subscriber, completeJobs(message)),
     tell: (_cancel: string, { ids, how }: MessageOf<ModelProtocol, "cancel">) =>
       this.#preparation.cancel(this.#subscriber, ids, how),
   } as unknown as Ref<ModelProtocol>;

@@ -139,10 +139,12 @@ export class Embedding {
   /** Computes the pooled outputs of prompts. */
   async #pool(prompts: readonly Int32Array[]): Promise<Float32Array> {
     const { request, adapter, model } = this.#options;
+    const { client, priority } = request;
+    const hasBegun = this.#promptTokens > 0;
     this.#promptTokens += prompts.reduce((sum, prompt) => sum + prompt.length, 0);
     const id = model.nextId();
     this.#asked.add(id);
-    const job = { client: request.client, prompts, adapter: adapter?.id ?? 0, priority: request.priority };
+    const job = { client, prompts, adapter: adapter?.id ?? 0, priority, hasBegun };
     const pooled = await model.actor.ask("pool", { id, job }, { timeoutMs: poolTimeoutMs });
     this.#asked.delete(id);
     return pooled;

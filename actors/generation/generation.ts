@@ -8,7 +8,7 @@ import type { PreparedMedia } from "../../engines/media/media-tokens.ts";
 import type { TokenTexts } from "../../engines/text/tokenizer/token-texts.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type ErrorRecord, fromErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
-import { elapsedUnitSeconds, type LeasedAdapter, type ModelProtocol, type SequenceJob } from "../messages.ts";
+import { elapsedUnitSeconds, type LeasedAdapter, type ModelProtocol, type SequenceJobs } from "../messages.ts";
 import type { OutputChecks, PreparedPrompt } from "../text-tasks/prepare.ts";
 import type { QueuePlaces } from "./generation-queue.ts";
 import { BestOf } from "./output/best-of.ts";
@@ -162,9 +162,9 @@ export class Generation {
       const prepared = await model.prepare(request, media?.prepared ?? [], signal);
       if (this.#isOver) return;
       onPrepared();
-      const jobs = this.#jobs(prepared, media);
+      const message = this.#message(prepared, media);
       this.#queuedAt = this.#now();
-      await model.actor.ask("generate", { jobs }, { timeoutMs: acceptTimeoutMs });
+      await model.actor.ask("generate", message, { timeoutMs: acceptTimeoutMs });
     } catch (error) {
       this.#fail(error);
     }
@@ -180,7 +180,7 @@ export class Generation {
     this.#close()?.reject(error);
   }
 
-  #jobs(prepared: PreparedPrompt, media: HeldMedia | null): SequenceJob[] {
+  #message(prepared: PreparedPrompt, media: HeldMedia | null): SequenceJobs {
     const { request, adapter } = this.#options;
     const { tokens } = prepared;
     this.#promptTokens = tokens.length;
@@ -188,17 +188,20 @@ export class Generation {
     if (request.promptLogprobs !== null && tokens.length === 1) this.#emitPrompt(tokens, new Float32Array(0));
     const answer = answerPlan(prepared.answer);
     this.#choices = Array.from({ length: request.candidates }, (_, index) => this.#choice(index, tokens, answer));
-    return this.#choices.map((choice, index) => ({
-      ...jobOf(request, prepared),
-      id: this.#openSequence(choice, index, tokens),
-      choice: index,
+    const shared = {
+      ...sharedFields(request, prepared),
       ...(media && { media: { hold: media.hold, tiles: prepared.tiles } }),
       adapter: adapter?.id ?? 0,
+    };
+    const jobs = this.#choices.map((choice, index) => ({
+      id: this.#openSequence(choice, index, tokens),
+      choice: index,
       // Only the first choice is measured, so that the time to the first token is counted once per request.
       series: index === 0 ? request.series : null,
       // All choices have the same prompt, so the prompt's logprobs are computed only for the first choice.
       promptLogprobs: index === 0 ? request.promptLogprobs : null,
     }));
+    return { shared, jobs };
   }
 
   #choice(index: number, prompt: Int32Array, answer: OutputPlan): Choice {
@@ -386,11 +389,8 @@ export class Generation {
   }
 }
 
-/**
- * Returns the fields that the jobs (SequenceJob) of all choices share. All jobs refer to the same prompt array, so a message with
- * all jobs contains the array only once.
- */
-function jobOf(request: ResolvedRequest, { tokens, grammar, breakers, reasoningBudget }: PreparedPrompt) {
+/** Returns the fields of the jobs (SequenceJob) that are taken from the request and its prompt, and are equal for all choices. */
+function sharedFields(request: ResolvedRequest, { tokens, grammar, breakers, reasoningBudget }: PreparedPrompt) {
   const { client, sampling, priority, receivedAt } = request;
   // Ranking needs the logprob of each chosen token, even if the client did not request logprobs.
   const isRanked = request.candidates > request.choices;

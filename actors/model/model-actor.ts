@@ -7,7 +7,7 @@ import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import type { Endpoint } from "../../runtime/endpoint/endpoint.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import { type ModelProtocol, type SequenceJob, type TokenFrame, tokenChannel } from "../messages.ts";
+import { completeJobs, type ModelProtocol, type SequenceJob, type TokenFrame, tokenChannel } from "../messages.ts";
 import { calibrationStatus, calibrationSums, startCalibration } from "./calibration.ts";
 import type { RequestPreparation } from "./request-preparation.ts";
 import type { StepLoop, Subscriber } from "./step/step-loop.ts";
@@ -47,9 +47,9 @@ export function modelActor({ model, loop, preparation, media = null }: ModelActo
   }
 
   return {
-    generate: ({ jobs }, context) => {
+    generate: (message, context) => {
       const subscriber = subscriberOf(context);
-      const queued = preparation.submit(subscriber, withSpans(subscriber, jobs));
+      const queued = preparation.submit(subscriber, withSpans(subscriber, completeJobs(message)));
       return queued && new DeferredReply(queued);
     },
     prepareMedia: ({ hold, media: encoded, client }, context) => {

@@ -57,7 +57,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
     loop.stop();
     await running.catch(() => undefined);
     // The most recently used prefixes are saved first, because the deadline may be too short for all prefixes.
-    while (store !== null && loop.evictLatestPrefix()) await store.flush();
+    while (store !== null && loop.prefixes.evictLatest()) await store.flush();
     await store?.dispose();
     await grammars.dispose();
     for (const thread of encoders?.threads ?? []) await thread.dispose();

@@ -114,8 +114,9 @@ export class RequestPreparation {
     const stored = generation === null ? null : (this.#options.store?.find(generation, prompt) ?? null);
     if (stored === null || stored.usable < leastReadTokens) return null;
     const isWhole = stored.usable === stored.tokens && stored.usable < prompt.length;
-    if (!isWhole && !this.#options.loop.truncates) return null;
-    const cached = this.#options.loop.cachedLength(prompt, adapter);
+    const { prefixes } = this.#options.loop;
+    if (!isWhole && !prefixes.canTruncate) return null;
+    const cached = prefixes.findCopy({ tokens: prompt, adapter, total: prompt.length })?.length ?? 0;
     return stored.usable >= cached + leastReadTokens ? stored : null;
   }
 }

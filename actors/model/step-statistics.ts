@@ -1,9 +1,8 @@
 // Step statistics: the counters of the step loop, and the snapshot of a model's statistics.
-import type { Scheduler } from "../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerStatistics } from "../../engines/decoding/scheduler/limits.ts";
 import type { Speculation } from "../../engines/decoding/speculation/speculation.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
 import type { EndCounts, ModelStatistics } from "../messages.ts";
-import type { GenerationSequence, PooledSequence } from "./sequence/generation-sequence.ts";
 import { StreamLatencies } from "./stream-latency.ts";
 
 /** Totals since the start of the worker. Times are in milliseconds. */
@@ -13,7 +12,7 @@ export class StepStatistics {
   promptTokens = 0;
   /** Time spent in the engine's forward passes. */
   engineMs = 0;
-  /** Time spent in whole steps: scheduling, forward pass, sampling, frames. */
+  /** Time spent in whole steps: drafts, scheduling, forward pass, sampling, frames. */
   totalMs = 0;
   readonly ended: EndCounts = { stop: 0, length: 0, cancelled: 0, error: 0 };
   readonly latencies = new StreamLatencies();
@@ -21,20 +20,18 @@ export class StepStatistics {
   /** Returns the totals, and the current numbers of sequences. */
   snapshot(
     { capacity, kv }: LoadedModel,
-    scheduler: Scheduler<GenerationSequence | PooledSequence>,
+    scheduled: SchedulerStatistics,
     speculation: Speculation | null,
     adapters: number,
   ): ModelStatistics {
     const { steps, tokens, promptTokens, engineMs, totalMs } = this;
     const { maxSequences, kvBlocks } = capacity;
-    const { running, waiting, preempted, preemptions, adapterSwitches, prefixes } = scheduler.statistics;
+    const { preemptions, adapterSwitches, prefixes, ...counts } = scheduled;
     const drafts = speculation?.statistics ?? noDrafts;
     return {
       ...{ steps, tokens, promptTokens, engineMs, totalMs },
       slots: maxSequences,
-      running,
-      waiting,
-      preempted,
+      ...counts,
       preemptions: preemptions.reader,
       memoryPreemptions: preemptions.memory,
       sharePreemptions: preemptions.share,

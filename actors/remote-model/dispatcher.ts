@@ -4,7 +4,7 @@ import { performance } from "node:perf_hooks";
 import { type RemoteSettings, UpstreamFailure } from "../../engines/remote/upstream.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { FairQueue } from "../../runtime/queues/fair-queue.ts";
-import type { EndCounts, ModelStatistics, SequenceJob } from "../messages.ts";
+import type { EndCounts, ModelStatistics, PoolJob, SequenceJob } from "../messages.ts";
 import type { FrameBuilder } from "../model/frame.ts";
 import type { Subscriber } from "../model/sequence/generation-sequence.ts";
 import { StreamLatencies } from "../model/stream-latency.ts";
@@ -96,14 +96,10 @@ export class Dispatcher implements SequenceOwner {
     this.#pump();
   }
 
-  /** Runs an embedding request on one of the servers. Retries it as often as a sequence. */
-  async run<T>(
-    client: string,
-    priority: number,
-    prompt: Int32Array,
-    task: (upstream: Upstream) => Promise<T>,
-    signal: AbortSignal,
-  ): Promise<T> {
+  /** Runs an embedding job on one of the servers. Retries it as often as a sequence. */
+  async run<T>(job: PoolJob, task: (upstream: Upstream) => Promise<T>, signal: AbortSignal): Promise<T> {
+    const { client, hasBegun } = job;
+    const [prompt = new Int32Array(0)] = job.prompts;
     const avoided = new Set<Upstream>();
     let delayMs = 0;
     for (let attempt = 1; ; attempt++) {
@@ -111,10 +107,10 @@ export class Dispatcher implements SequenceOwner {
       const upstream = await new Promise<Upstream>((resolve, reject) => {
         const fail = (error: ErrorRecord) => reject(new ServerError(error.code, error.message, error));
         const queuedMs = performance.now() + delayMs;
-        const waiting: Waiting = { client, job: { priority }, queuedMs, prompt, avoided, start: resolve, fail };
+        const waiting: Waiting = { client, job, queuedMs, prompt, avoided, start: resolve, fail };
         const leave = () => this.#dequeue(waiting) && reject(cancelled());
         signal.addEventListener("abort", leave, { once: true });
-        this.#queueAfter(delayMs, waiting, true);
+        this.#queueAfter(delayMs, waiting, !hasBegun);
         this.#pump();
       });
       try {

@@ -5,7 +5,7 @@ import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import type { Endpoint } from "../../runtime/endpoint/endpoint.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import { type ModelProtocol, type PoolJob, type TokenFrame, tokenChannel } from "../messages.ts";
+import { completeJobs, type ModelProtocol, type PoolJob, type TokenFrame, tokenChannel } from "../messages.ts";
 import type { Subscriber } from "../model/sequence/generation-sequence.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { Upstream } from "./upstream.ts";
@@ -29,22 +29,21 @@ export function remoteActor(dispatcher: Dispatcher, settings: RemoteSettings): B
 
   /** Prompt groups that are being embedded, by id. */
   const pools = new Map<number, AbortController>();
-  const pool = async (id: number, { client, priority, prompts }: PoolJob): Promise<Float32Array> => {
-    const [first = new Int32Array(0)] = prompts;
+  const pool = async (id: number, job: PoolJob): Promise<Float32Array> => {
     const stop = new AbortController();
     pools.set(id, stop);
     const { signal } = stop;
     const task = async ({ connection, found }: Upstream) => {
-      return await embedded(connection, found?.model.name ?? "", prompts, {
+      return await embedded(connection, found?.model.name ?? "", job.prompts, {
         timeoutMs: settings.firstTokenTimeoutMs,
         signal,
       });
     };
-    return await dispatcher.run(client, priority, first, task, signal).finally(() => pools.delete(id));
+    return await dispatcher.run(job, task, signal).finally(() => pools.delete(id));
   };
 
   return {
-    generate: ({ jobs }, context) => dispatcher.submit(subscriberOf(context), jobs),
+    generate: (message, context) => dispatcher.submit(subscriberOf(context), completeJobs(message)),
     pool: ({ id, job }) => new DeferredReply(pool(id, job)),
     cancel: ({ ids, how }, context) => {
       for (const id of ids) pools.get(id)?.abort();

@@ -75,7 +75,10 @@ async function measurePooled(bench: Bench, { sequences, promptLength }: Workload
   const prompts = Array.from({ length: sequences }, () => nextPrompt(bench, promptLength));
   const engineBefore = loop.snapshot().engineMs;
   const startMs = performance.now();
-  const pooled = loop.pool(consumer, { id: 0, job: { prompts, adapter, priority: 0, client: "bench" } });
+  const pooled = loop.pool(consumer, {
+    id: 0,
+    job: { prompts, adapter, priority: 0, hasBegun: false, client: "bench" },
+  });
   while (loop.step());
   const ms = performance.now() - startMs;
   await pooled;

@@ -63,11 +63,16 @@ export class FairQueue<T extends { readonly client: string }> {
     return item;
   }
 
-  /** Takes an item before its client's turn. The client moves to the end of `#round`. */
+  /** Takes an item before its client's turn. The client moves to the end of `#round`; empty lanes at its start are dropped. */
   takeAhead(item: T): void {
     const lane = this.#places.get(item)?.lane;
     if (lane === undefined) return;
     (lane.isNewcomer ? this.#newcomers : this.#round).remove(lane.turn);
+    // Otherwise, a queue of which take() is never called would keep the lane of every client.
+    for (let empty = this.#round.first; empty?.items.isEmpty; empty = this.#round.first) {
+      this.#round.remove(empty.turn);
+      this.#lanes.delete(empty.client);
+    }
     this.#hadTurn(lane, item);
   }
 

@@ -1,8 +1,7 @@
-// Generation sequence: a sequence with its subscriber, sampling and grammar. Pooled sequence: a sequence whose output is a vector.
+// Generation sequence: a sequence with its subscriber, sampling and grammar.
 import type { Matcher } from "../../../engines/decoding/grammar/matcher.ts";
 import type { SamplingState } from "../../../engines/decoding/sampler/sampler.ts";
 import { Sequence, type SequenceOptions } from "../../../engines/decoding/scheduler/sequence.ts";
-import type { ErrorRecord } from "../../../runtime/errors.ts";
 import type { TokenFrame } from "../../messages.ts";
 import type { StreamClock } from "../stream-latency.ts";
 import type { PromptLogprobs } from "./prompt-logprobs.ts";
@@ -39,25 +38,5 @@ export class GenerationSequence extends Sequence {
   constructor(options: SequenceOptions, live: LiveOptions) {
     super(options);
     this.live = live;
-  }
-}
-
-/** Receiver of the pooled output of one sequence. */
-export interface PoolSink {
-  /**
-   * Adds the pooled output of one batch row, which is a chunk of the sequence's prompt. `values` is valid only during the call.
-   * `position`: number of prompt tokens before the chunk.
-   */
-  add(values: Float32Array, position: number): void;
-  done(): void;
-  fail(error: ErrorRecord): void;
-}
-
-export class PooledSequence extends Sequence {
-  readonly sink: PoolSink;
-
-  constructor(options: SequenceOptions, sink: PoolSink) {
-    super(options);
-    this.sink = sink;
   }
 }

@@ -10,9 +10,10 @@ import type { Speculation } from "../../../engines/decoding/speculation/speculat
 import type { Capabilities } from "../../../engines/engine.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../../runtime/errors.ts";
 import type { FrameBuilder } from "../frame.ts";
-import { type GenerationSequence, PooledSequence } from "../sequence/generation-sequence.ts";
+import type { GenerationSequence } from "../sequence/generation-sequence.ts";
 import type { StepStatistics } from "../step-statistics.ts";
 import type { Subscribers } from "../subscribers.ts";
+import { type PooledJobs, PooledSequence, type ScheduledSequence } from "./pooled-jobs.ts";
 
 /**
  * Maximum time that a step waits for the token masks of its grammars, as a fraction of the step's forward pass time. The maximum
@@ -28,7 +29,8 @@ const leastWaitMs = 5;
 const longestWaitMs = 250;
 
 export interface OutputProcessorParts {
-  readonly scheduler: Scheduler<GenerationSequence | PooledSequence>;
+  readonly scheduler: Scheduler<ScheduledSequence>;
+  readonly pools: PooledJobs;
   readonly sampler: Sampler;
   readonly speculation: Speculation | null;
   readonly subscribers: Subscribers<GenerationSequence>;
@@ -54,36 +56,25 @@ export class OutputProcessor {
 
   /** Processes the output of the latest batch. Its step began at `stepStarted`, and its forward pass took `engineMs`. */
   take(batch: Batch, output: StepOutput, stepStarted: number, engineMs: number): void {
-    const { scheduler, statistics } = this.#parts;
+    const { scheduler, pools, statistics } = this.#parts;
     const { rows } = scheduler;
     const now = performance.now();
     this.#waitUntilMs = now + Math.max(leastWaitMs, waitShare * engineMs);
     this.#failAtMs = now + longestWaitMs;
     // `rows` still contains sequences that have finished, although the scheduler's lists do not.
     for (let row = 0; row < rows.length; row++) {
-      const sequence = rows[row] as GenerationSequence | PooledSequence;
+      const sequence = rows[row] as ScheduledSequence;
       const position = batch.position[row] as number;
       const promptEnd = Math.min(position + (batch.length[row] as number), sequence.promptLength);
       statistics.promptTokens += Math.max(promptEnd - position, 0);
       if (sequence instanceof PooledSequence) {
-        this.#takePooled(sequence, output, row, batch);
+        pools.take(sequence, row, batch, output);
         continue;
       }
       if (sequence.startedMs === 0) sequence.startedMs = stepStarted;
       if ((output.logitsRow[row] as number) >= 0) this.#takeRow(sequence, row, batch, output);
       sequence.draftCount = 0;
     }
-  }
-
-  #takePooled(sequence: PooledSequence, { pooled, pooledRow }: StepOutput, row: number, batch: Batch): void {
-    const { scheduler, capabilities } = this.#parts;
-    const { pooling, pooledLength } = capabilities;
-    const at = (pooledRow[row] as number) * pooledLength;
-    const count = pooling === "tokens" ? (batch.length[row] as number) : 1;
-    sequence.sink.add(pooled.subarray(at, at + count * pooledLength), batch.position[row] as number);
-    if (sequence.pending > 0) return;
-    scheduler.cancel(sequence);
-    sequence.sink.done();
   }
 
   /** Processes the output of one batch row: appends and counts its tokens. An error ends only the sequence of this row. */

@@ -3,7 +3,7 @@
 import { performance } from "node:perf_hooks";
 import { Batch } from "../../../engines/batch.ts";
 import type { CompiledGrammar } from "../../../engines/decoding/grammar/matcher.ts";
-import type { CachedPrefix } from "../../../engines/decoding/kv/prefix-cache.ts";
+import type { CachedPrefix, PrefixCache } from "../../../engines/decoding/kv/prefix-cache.ts";
 import { Sampler } from "../../../engines/decoding/sampler/sampler.ts";
 import type { SchedulerLimits } from "../../../engines/decoding/scheduler/limits.ts";
 import {
@@ -11,17 +11,19 @@ import {
   displacedWhileWaiting,
 } from "../../../engines/decoding/scheduler/queue/queue-full.ts";
 import { Scheduler } from "../../../engines/decoding/scheduler/scheduler.ts";
+import type { StepTimeModel } from "../../../engines/decoding/scheduler/step-time-model.ts";
+import type { ChooseDraft } from "../../../engines/decoding/speculation/mtp-drafter.ts";
+import type { Speculation } from "../../../engines/decoding/speculation/speculation.ts";
 import type { LoadedModel } from "../../../engines/engine.ts";
 import { type ErrorRecord, fromErrorRecord, toErrorRecord } from "../../../runtime/errors.ts";
 import type { EndCounts, ModelStatistics, SequenceJob } from "../../messages.ts";
 import { Adapters } from "../adapters.ts";
-import { type GenerationSequence, PooledSequence, type Subscriber } from "../sequence/generation-sequence.ts";
+import { GenerationSequence, type Subscriber } from "../sequence/generation-sequence.ts";
 import { openSequence } from "../sequence/open-sequence.ts";
 import { StepStatistics } from "../step-statistics.ts";
 import { Subscribers } from "../subscribers.ts";
 import { OutputProcessor } from "./output-processor.ts";
-import { PooledJobs } from "./pooled-jobs.ts";
-import { type CreateSpeculation, PreStep } from "./pre-step.ts";
+import { PooledJobs, PooledSequence, type ScheduledSequence } from "./pooled-jobs.ts";
 import { WakeSignal } from "./wake-signal.ts";
 
 export type { Subscriber } from "../sequence/generation-sequence.ts";
@@ -33,25 +35,28 @@ export interface StepLoopOptions {
    * waking the readers is expensive while all cores are busy. 0 = send tokens after each step.
    */
   readonly frameIntervalMs: number;
-  /** Creates the speculation; absent = no speculative decoding. */
-  readonly createSpeculation?: CreateSpeculation;
+  /** Creates the speculation; null = no drafts. `cost`: the scheduler's estimates of step times. Absent = no speculative decoding. */
+  readonly createSpeculation?: (cost: StepTimeModel, choose: ChooseDraft) => Speculation | null;
   /** Called with each cached prefix that is about to be dropped. */
   readonly onEvict?: (prefix: CachedPrefix) => void;
 }
 
-type Scheduled = GenerationSequence | PooledSequence;
-
 export class StepLoop {
   readonly adapters: Adapters;
-  /** Whether the model can reuse part of a cached prefix. If not, it can only reuse the whole prefix. */
-  readonly truncates: boolean;
+  /** Cached prefixes. Add one with importPrefix(), which checks that the engine can still be used. */
+  readonly prefixes: PrefixCache<ScheduledSequence>;
   readonly #statistics = new StepStatistics();
   readonly #model: LoadedModel;
-  readonly #maxQueue: number;
-  readonly #scheduler: Scheduler<Scheduled>;
+  readonly #limits: SchedulerLimits;
+  readonly #scheduler: Scheduler<ScheduledSequence>;
   readonly #sampler: Sampler;
   readonly #output: OutputProcessor;
-  readonly #preStep: PreStep;
+  /** Drafts tokens for speculative decoding; null = no drafts. */
+  readonly #speculation: Speculation | null;
+  /** Sequences that have a grammar. */
+  readonly #matched = new Set<GenerationSequence>();
+  /** Sequences that get drafts in the current step. */
+  readonly #drafted: GenerationSequence[] = [];
   readonly #pools: PooledJobs;
   readonly #batch: Batch;
   readonly #subscribers: Subscribers<GenerationSequence>;
@@ -63,37 +68,38 @@ export class StepLoop {
     const { limits, frameIntervalMs, createSpeculation, onEvict } = options;
     const { capacity, capabilities } = model;
     this.#model = model;
-    this.truncates = capabilities.truncate;
-    this.#maxQueue = limits.maxQueue;
+    this.#limits = limits;
     this.#subscribers = new Subscribers(capacity.maxLogitsRows, frameIntervalMs);
     this.#scheduler = new Scheduler(model, limits, onEvict ?? null);
+    this.prefixes = this.#scheduler.prefixes;
     this.adapters = new Adapters(model.adapters ?? null, {
       onLeave: (id) => this.#scheduler.retireAdapter(id),
       onFree: (id) => this.#scheduler.dropAdapter(id),
     });
     this.#sampler = Sampler.create(model.card.vocabSize, model.tokens.suppressed);
-    this.#preStep = new PreStep(this.#scheduler, this.#sampler, limits.maxPrefillChunkTokens, createSpeculation);
+    const choose: ChooseDraft = (sequence, logits, row) =>
+      sequence instanceof GenerationSequence
+        ? this.#sampler.foresee(sequence.live.sampling, logits, row, sequence.draftCount)
+        : -1;
+    this.#speculation = createSpeculation?.(this.#scheduler.cost, choose) ?? null;
+    this.#pools = new PooledJobs(this.#scheduler, this.adapters, model, (sequences) => this.#failDisplaced(sequences));
     this.#output = new OutputProcessor({
       scheduler: this.#scheduler,
       sampler: this.#sampler,
-      speculation: this.#preStep.speculation,
+      pools: this.#pools,
+      speculation: this.#speculation,
       subscribers: this.#subscribers,
       statistics: this.#statistics,
       capabilities,
       onEnd: (sequence) => this.#forget(sequence),
       onFail: (sequence, error) => this.#fail(sequence, error),
     });
-    this.#pools = new PooledJobs(this.#scheduler, this.adapters, capabilities, {
-      window: capacity.maxSequences,
-      onDisplaced: (sequences) => this.#failDisplaced(sequences),
-    });
     this.#batch = new Batch(capacity.maxSequences, capacity.maxBatchTokens);
   }
 
   /** Returns the totals and the current numbers of sequences. */
   snapshot(): ModelStatistics {
-    const { speculation } = this.#preStep;
-    return this.#statistics.snapshot(this.#model, this.#scheduler, speculation, this.adapters.count);
+    return this.#statistics.snapshot(this.#model, this.#scheduler.statistics, this.#speculation, this.adapters.count);
   }
 
   /**
@@ -125,22 +131,12 @@ export class StepLoop {
     return result;
   }
 
-  /** Returns the length in tokens of a prompt's longest cached prefix. */
-  cachedLength(tokens: Int32Array, adapter: number): number {
-    return this.#scheduler.prefixes.findCopy({ tokens, adapter, total: tokens.length })?.length ?? 0;
-  }
-
   /**
    * Adds a cached prefix from its exported bytes. Returns false if there is no room, or if the loop has ended, because the engine
    * may then be disposed.
    */
   importPrefix(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
-    return !this.#stopped && this.#scheduler.prefixes.import(adapter, tokens, bytes);
-  }
-
-  /** Drops the most recently used cached prefix. Returns false if there is none. */
-  evictLatestPrefix(): boolean {
-    return this.#scheduler.prefixes.evictLatest();
+    return !this.#stopped && this.prefixes.import(adapter, tokens, bytes);
   }
 
   /** Ends sequences. `how`: "stop" if the text contains a stop string. */
@@ -192,15 +188,18 @@ export class StepLoop {
   /** Disposes the objects that the loop has created. Call just before the model is disposed. */
   dispose(): void {
     this.adapters.close();
-    this.#preStep.dispose();
+    this.#speculation?.dispose();
   }
 
   /** Runs one step, synchronously. Returns false if there is nothing to do. */
   step(): boolean {
+    const begun = performance.now();
     let started = 0;
     let engineMs = 0;
     try {
-      this.#preStep.prepare();
+      this.#blockUnready();
+      if (this.#speculation !== null) this.#draft(this.#speculation);
+      // The scheduler learns step times without the time of drafts, which speculation measures itself.
       started = performance.now();
       this.#advance(started);
       if (!this.#scheduler.schedule(this.#batch)) return false;
@@ -219,7 +218,7 @@ export class StepLoop {
     this.#subscribers.flushIfDue();
     this.#statistics.steps++;
     this.#statistics.engineMs += engineMs;
-    this.#statistics.totalMs += performance.now() - started;
+    this.#statistics.totalMs += performance.now() - begun;
     return true;
   }
 
@@ -227,19 +226,46 @@ export class StepLoop {
   async #idle(): Promise<void> {
     this.#subscribers.flush();
     this.#scheduler.checkIntegrity();
-    await this.#wakeSignal.wait(
-      this.#preStep.awaitsGrammar ? grammarPollMs : this.#scheduler.nextChangeMs - performance.now(),
-    );
+    await this.#wakeSignal.wait(this.#awaitsGrammar ? grammarPollMs : this.#scheduler.nextChangeMs - performance.now());
+  }
+
+  /** Whether any sequence is waiting for the token mask of its grammar. */
+  get #awaitsGrammar(): boolean {
+    for (const { blockedBy } of this.#matched) if (blockedBy.has("grammar")) return true;
+    return false;
+  }
+
+  /** Blocks the sequences whose next token masks are not ready, and unblocks the others. */
+  #blockUnready(): void {
+    for (const sequence of this.#matched) {
+      // A token mask is needed only after the last chunk of the prompt.
+      const isEarly = sequence.pending > this.#limits.maxPrefillChunkTokens;
+      this.#scheduler.setAwaitsGrammar(sequence, !isEarly && sequence.matcher?.isReady === false);
+    }
+  }
+
+  /** Drafts tokens for the sequences that decode in the next step. Drafts nothing if prompts can fill that step. */
+  #draft(speculation: Speculation): void {
+    const drafted = this.#drafted;
+    drafted.length = 0;
+    let others = 0;
+    for (const sequence of this.#scheduler.nextDecodes()) {
+      const canDraft = sequence instanceof GenerationSequence && sequence.matcher === null && sequence.pending === 1;
+      if (canDraft) drafted.push(sequence);
+      else others++;
+    }
+    speculation.prepare(drafted, others);
   }
 
   #checkRunning(): void {
     if (this.#stopped) throw fromErrorRecord(stopped);
   }
 
-  /** Updates the scheduler's clock, and fails the sequences whose queue timeout has expired. */
+  /** Updates the scheduler's clock, fails the sequences whose queue timeout has expired, and resumes pooled jobs that wait. */
   #advance(nowMs = performance.now()): void {
     for (const sequence of this.#scheduler.advance(nowMs))
       this.#fail(sequence, queueTimeout(nowMs - sequence.queuedMs));
+    this.#pools.resume();
   }
 
   #open(subscriber: Subscriber, job: SequenceJob): GenerationSequence {
@@ -256,14 +282,14 @@ export class StepLoop {
 
   #openMatcher(sequence: GenerationSequence, grammar: CompiledGrammar | null): void {
     sequence.matcher = grammar?.open() ?? null;
-    this.#preStep.add(sequence);
+    if (sequence.matcher !== null) this.#matched.add(sequence);
   }
 
   /** Fails sequences that the scheduler evicted from the full queue in favour of another client's sequences. */
-  #failDisplaced(displaced: readonly Scheduled[]): void {
+  #failDisplaced(displaced: readonly ScheduledSequence[]): void {
     for (const sequence of displaced) {
       const reason = sequence.wasPreempted ? displacedWhilePreempted : displacedWhileWaiting;
-      this.#fail(sequence, toErrorRecord(reason(this.#maxQueue)));
+      this.#fail(sequence, toErrorRecord(reason(this.#limits.maxQueue)));
     }
   }
 
@@ -274,9 +300,9 @@ export class StepLoop {
     }
   }
 
-  #fail(sequence: Scheduled, error: ErrorRecord): void {
+  #fail(sequence: ScheduledSequence, error: ErrorRecord): void {
     if (sequence instanceof PooledSequence) {
-      sequence.sink.fail(error);
+      this.#pools.fail(sequence, error);
       return;
     }
     this.#end(sequence, "error");
@@ -289,11 +315,12 @@ export class StepLoop {
     this.#forget(sequence);
   }
 
-  /** Removes a sequence, in any state, from the scheduler, the subscribers, the pre-step and the users of its adapter. */
+  /** Removes a sequence, in any state, from the scheduler, the subscribers, the speculation and the users of its adapter. */
   #forget(sequence: GenerationSequence): void {
     this.#scheduler.cancel(sequence);
     this.#subscribers.remove(sequence);
-    this.#preStep.forget(sequence);
+    this.#speculation?.forget(sequence);
+    this.#matched.delete(sequence);
     this.adapters.release(sequence.adapter, sequence);
     sequence.matcher?.close();
   }

@@ -115,7 +115,10 @@ export class TimedCandidate {
     const length = Math.min(promptTokens, this.#context);
     const prompts = [this.#prompt(length)];
     const startMs = performance.now();
-    const pooled = loop.pool(counter, { id: 0, job: { prompts, adapter: 0, priority: 0, client: "tune" } });
+    const pooled = loop.pool(counter, {
+      id: 0,
+      job: { prompts, adapter: 0, priority: 0, hasBegun: false, client: "tune" },
+    });
     while (loop.step());
     await pooled;
     const ms = performance.now() - startMs;

@@ -50,10 +50,6 @@ export class PrefixCache<S extends Sequence> {
     this.#onEvict = onEvict;
   }
 
-  get size(): number {
-    return this.#byUse.size;
-  }
-
   /**
    * Whether evicting copies may make room for `tokens` more tokens. A result of false is certain. After a result of
    * true, the room may still be too small, because copies may share blocks with running sequences.
@@ -70,6 +66,11 @@ export class PrefixCache<S extends Sequence> {
    */
   get #sharesRunning(): boolean {
     return this.#limit > 0 && this.#capabilities.copyPrefix;
+  }
+
+  /** Whether the model can reuse part of a copy. If not, it can only reuse the whole copy. */
+  get canTruncate(): boolean {
+    return this.#capabilities.truncate;
   }
 
   get keepsCopies(): boolean {
@@ -96,12 +97,11 @@ export class PrefixCache<S extends Sequence> {
    */
   findCopy(sequence: Pick<S, "tokens" | "adapter" | "total">): Match<CachedPrefix> | null {
     if (this.#byUse.size === 0) return null;
-    const { truncate } = this.#capabilities;
     // The last token must always be computed, because its logits determine the next token.
     const found = this.#copies.longest(
       sequence,
       sequence.total - 1,
-      (copy, length) => truncate || length === copy.tokens.length,
+      (copy, length) => this.canTruncate || length === copy.tokens.length,
     );
     if (found !== null) this.#use(found.holder);
     return found;

@@ -3,6 +3,7 @@
 import type { Sampling } from "../../generation.ts";
 
 const INITIAL_ROOM = 256;
+const none = new Int32Array(0);
 
 /**
  * The repetition penalty counts prompt and output tokens: a positive logit is divided by the penalty, a negative one is
@@ -13,8 +14,14 @@ export class Penalties {
   readonly #repetition: number;
   readonly #presence: number;
   readonly #frequency: number;
-  /** By token: 1 + its index in #ids and #counts; 0 = not seen. */
-  readonly #place: Int32Array;
+  readonly #vocabSize: number;
+  /** Prompt tokens that are counted at the first use; empty after that. */
+  #prompt: Int32Array;
+  /**
+   * By token: 1 + its index in #ids and #counts; 0 = not seen. Empty until the first use, so that sequences that wait
+   * for a slot take no memory for their vocabulary.
+   */
+  #place = none;
   #ids = new Int32Array(INITIAL_ROOM);
   /** Number of times that each token in #ids was generated; 0 = it occurs only in the prompt. */
   #counts = new Int32Array(INITIAL_ROOM);
@@ -24,19 +31,19 @@ export class Penalties {
   static of(sampling: Sampling, vocabSize: number, prompt: Int32Array): Penalties | null {
     const { repetitionPenalty, presencePenalty, frequencyPenalty } = sampling;
     if (repetitionPenalty === 1 && presencePenalty === 0 && frequencyPenalty === 0) return null;
-    const penalties = new Penalties(sampling, vocabSize);
-    if (repetitionPenalty !== 1) for (const token of prompt) penalties.#see(token);
-    return penalties;
+    return new Penalties(sampling, vocabSize, repetitionPenalty === 1 ? none : prompt);
   }
 
-  private constructor(sampling: Sampling, vocabSize: number) {
+  private constructor(sampling: Sampling, vocabSize: number, prompt: Int32Array) {
     this.#repetition = sampling.repetitionPenalty;
     this.#presence = sampling.presencePenalty;
     this.#frequency = sampling.frequencyPenalty;
-    this.#place = new Int32Array(vocabSize);
+    this.#vocabSize = vocabSize;
+    this.#prompt = prompt;
   }
 
   apply(row: Float32Array): void {
+    this.#begin();
     for (let i = 0; i < this.#seen; i++) {
       const token = this.#ids[i] as number;
       const count = this.#counts[i] as number;
@@ -48,8 +55,16 @@ export class Penalties {
   }
 
   record(token: number): void {
+    this.#begin();
     const place = this.#see(token);
     this.#counts[place] = (this.#counts[place] as number) + 1;
+  }
+
+  #begin(): void {
+    if (this.#place.length > 0) return;
+    this.#place = new Int32Array(this.#vocabSize);
+    for (const token of this.#prompt) this.#see(token);
+    this.#prompt = none;
   }
 
   #see(token: number): number {

@@ -75,11 +75,6 @@ export class KvAllocator<S extends Sequence> {
     return false;
   }
 
-  /** Reserves room for drafted tokens. Evicts no cached copies, because drafts may turn out wrong. */
-  reserveFree({ slot }: S, tokens: number): boolean {
-    return this.#kv.reserve(slot, tokens);
-  }
-
   /** Whether the KV of a sequence can probably be kept if it loses its slot, either swapped out or as a cached copy. */
   canKeep({ computed, isPooled }: S): boolean {
     return computed === 0 || this.#hasSwapRoom(computed) || (this.#prefixes.keepsCopies && !isPooled);
@@ -123,9 +118,12 @@ export class KvAllocator<S extends Sequence> {
     sequence.swappedTokens = 0;
   }
 
-  /** Checks that the counted swapped bytes equal the sum over all sequences without a slot. Throws if not. */
-  checkIntegrity(slotless: readonly S[]): void {
-    const bytes = slotless.reduce((sum, { swapped }) => sum + (swapped?.length ?? 0), 0);
+  /**
+   * Checks that the counted swapped bytes equal the sum over all sequences. A running sequence has swapped KV while it
+   * waits for a shared prefix. Throws if the numbers differ.
+   */
+  checkIntegrity(sequences: readonly S[]): void {
+    const bytes = sequences.reduce((sum, { swapped }) => sum + (swapped?.length ?? 0), 0);
     if (bytes !== this.#swappedBytes) throw new Error(`${bytes} bytes swapped out, ${this.#swappedBytes} counted`);
   }
 

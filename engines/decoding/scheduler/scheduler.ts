@@ -123,7 +123,7 @@ export class Scheduler<S extends Sequence> {
     while (this.#preemptPaused(longestPauseMs));
     const expired: S[] = [];
     for (;;) {
-      const { oldest } = this.#queue;
+      const oldest = this.#oldestLimited;
       if (oldest === undefined || nowMs - oldest.queuedMs < this.#limits.queueTimeoutMs) return expired;
       this.#finish(oldest);
       expired.push(oldest);
@@ -135,7 +135,8 @@ export class Scheduler<S extends Sequence> {
    * in ms of the clock of advance(); Infinity = never.
    */
   get nextChangeMs(): number {
-    const { oldest, size } = this.#queue;
+    const { size } = this.#queue;
+    const oldest = this.#oldestLimited;
     const paused = this.#slots.longestPaused();
     return Math.min(
       oldest === undefined ? Infinity : oldest.queuedMs + this.#limits.queueTimeoutMs,
@@ -161,10 +162,15 @@ export class Scheduler<S extends Sequence> {
     for (const one of added) {
       one.request = request;
       one.queuedMs = this.#nowMs;
-      this.#queue.add(one, this.#hasLimit(one));
+      this.#queue.add(one);
       this.#shares.add(one);
     }
     return displaced;
+  }
+
+  /** Whether the queue has room for a sequence. */
+  get hasQueueRoom(): boolean {
+    return this.#slotlessCount < this.#slotlessLimit;
   }
 
   /**
@@ -281,7 +287,7 @@ export class Scheduler<S extends Sequence> {
     this.#queue.checkIntegrity();
     const slotless = [...this.#queue, ...this.#queue.preempted];
     this.#shares.checkIntegrity(this.#slots.running, slotless);
-    this.#kv.checkIntegrity(slotless);
+    this.#kv.checkIntegrity([...this.#slots.running, ...slotless]);
     if (this.#slotlessCount > this.#slotlessLimit) throw new Error(`${this.#slotlessCount} sequences have no slot`);
   }
 
@@ -497,7 +503,8 @@ export class Scheduler<S extends Sequence> {
     // An earlier row of this step may have preempted this sequence.
     if (sequence.state !== "running") return false;
     const { slot, tokens, computed, draft, adapter } = sequence;
-    const hasDraft = sequence.draftCount > 0 && this.#kv.reserveFree(sequence, to + sequence.draftCount);
+    // Room for a draft is not made by evicting cached prefixes, because the draft may turn out wrong.
+    const hasDraft = sequence.draftCount > 0 && this.#model.kv.reserve(slot, to + sequence.draftCount);
     if (!hasDraft) sequence.draftCount = 0;
     if (!hasDraft && !this.#reserve(sequence, to)) return false;
     const logitsCount = logitsWanted(sequence, to);
@@ -555,7 +562,7 @@ export class Scheduler<S extends Sequence> {
   #requeue(sequence: S, atFront: boolean): void {
     sequence.state = sequence.isPaused ? "preempted" : "waiting";
     if (sequence.isPaused) this.#queue.addPreempted(sequence);
-    else if (atFront) this.#queue.addFront(sequence, sequence.order === 0 && this.#hasLimit(sequence));
+    else if (atFront) this.#queue.addFront(sequence);
     else this.#queue.putBack(sequence);
   }
 
@@ -580,8 +587,9 @@ export class Scheduler<S extends Sequence> {
     if (!this.#leaving.has(sequence.adapter)) this.prefixes.keep(sequence);
   }
 
-  #hasLimit(sequence: S): boolean {
-    return sequence.hasQueueLimit && this.#limits.queueTimeoutMs > 0;
+  /** The sequence that has waited longest for its first slot, among those with a queue timeout. */
+  get #oldestLimited(): S | undefined {
+    return this.#limits.queueTimeoutMs === 0 ? undefined : this.#queue.oldest;
   }
 
   get #slotlessCount(): number {

@@ -91,7 +91,10 @@ export class Sequence {
    */
   sharedPrefixOwner: Sequence | null = null;
   sharedPrefixTokens = 0;
-  /** KV of the first swappedTokens tokens, swapped out while the sequence has no slot; null: no KV was kept. */
+  /**
+   * KV of the first swappedTokens tokens, swapped out while the sequence has no slot or waits for a shared prefix;
+   * null: no KV was kept.
+   */
   swapped: Uint8Array | null = null;
   swappedTokens = 0;
   /**

@@ -69,7 +69,7 @@ function generated(model: LlamaModel, { prompts, maxNewTokens, sampling, draftin
   });
   while (loop.step());
   const { speculation, steps, memoryPreemptions } = loop.snapshot();
-  for (; loop.evictLatestPrefix(); );
+  for (; loop.prefixes.evictLatest(); );
   return {
     texts: prompts.map((_, id) => frames.rows.filter((row) => row.id === id).map(({ token }) => token)),
     share: speculation.accepted / speculation.proposed,

@@ -7,16 +7,11 @@ import { FairQueue } from "../../../../runtime/queues/fair-queue.ts";
 import { QueueShares } from "../../../../runtime/queues/queue-shares.ts";
 import type { Sequence, SequenceRequest } from "../sequence.ts";
 
-interface Front<S> {
-  readonly sequence: S;
-  readonly hasLimit: boolean;
-}
-
 export class WaitingQueue<S extends Sequence> {
   /** Sequences that were preempted because their clients read too slowly, the latest last. */
   readonly preempted = new Set<S>();
   /** Sequences that had their turn but lacked KV memory, in the order in which they are served. */
-  readonly #front: Front<S>[] = [];
+  readonly #front: S[] = [];
   /** Queues in order of priority. Empty queues are removed. */
   readonly #queues: { readonly priority: number; readonly queue: FairQueue<S> }[] = [];
   /** Counts the sequences whose places in the queue other clients may take (see mayBeDisplaced). */
@@ -33,7 +28,7 @@ export class WaitingQueue<S extends Sequence> {
     const consider = (one: S | undefined): void => {
       if (one !== undefined && (oldest === undefined || one.queuedMs < oldest.queuedMs)) oldest = one;
     };
-    for (const { sequence, hasLimit } of this.#front) if (hasLimit) consider(sequence);
+    for (const one of this.#front) if (one.order === 0 && one.hasQueueLimit) consider(one);
     for (const { queue } of this.#queues) consider(queue.oldest);
     return oldest;
   }
@@ -46,9 +41,10 @@ export class WaitingQueue<S extends Sequence> {
     return this.#shares.displacedBy(client, count, free, (other) => this.#newestRequests(other));
   }
 
-  add(sequence: S, hasLimit: boolean): void {
+  /** Adds a sequence that has not had a slot. */
+  add(sequence: S): void {
     this.#count(sequence);
-    this.#queueOf(sequence.priority).add(sequence, hasLimit);
+    this.#queueOf(sequence.priority).add(sequence, sequence.hasQueueLimit);
   }
 
   /** Adds a sequence ahead of all other sequences of its client. Its waiting time is no longer limited. */
@@ -58,10 +54,10 @@ export class WaitingQueue<S extends Sequence> {
   }
 
   /** Adds a sequence that lacks KV memory ahead of all other sequences of its priority. */
-  addFront(sequence: S, hasLimit: boolean): void {
+  addFront(sequence: S): void {
     this.#count(sequence);
-    this.#front.push({ sequence, hasLimit });
-    this.#front.sort(({ sequence: a }, { sequence: b }) => a.priority - b.priority || rankOf(a) - rankOf(b));
+    this.#front.push(sequence);
+    this.#front.sort((a, b) => a.priority - b.priority || rankOf(a) - rankOf(b));
   }
 
   /** Adds a sequence whose client reads too slowly. Removes it from the queue if it is there. */
@@ -73,10 +69,10 @@ export class WaitingQueue<S extends Sequence> {
   }
 
   take(): S | undefined {
-    const first = this.#front[0]?.sequence;
+    const [first] = this.#front;
     const next = this.#queues[0];
     const isFront = first !== undefined && first.priority <= (next?.priority ?? Infinity);
-    const taken = isFront ? this.#front.shift()?.sequence : next?.queue.take();
+    const taken = isFront ? this.#front.shift() : next?.queue.take();
     this.#removeEmpty();
     if (taken !== undefined) this.#uncount(taken);
     return taken;
@@ -84,8 +80,8 @@ export class WaitingQueue<S extends Sequence> {
 
   /** Whether waiting sequences differ in priority. */
   get hasPriorities(): boolean {
-    const one = this.#queues[0]?.priority ?? this.#front[0]?.sequence.priority;
-    return this.#queues.length > 1 || this.#front.some(({ sequence }) => sequence.priority !== one);
+    const one = this.#queues[0]?.priority ?? this.#front[0]?.priority;
+    return this.#queues.length > 1 || this.#front.some(({ priority }) => priority !== one);
   }
 
   /** Yields the next sequence of each client: its first by priority. Takes O(clients × priorities). */
@@ -118,7 +114,7 @@ export class WaitingQueue<S extends Sequence> {
 
   /** Iterates over the sequences that wait for a slot. */
   *[Symbol.iterator](): Generator<S> {
-    for (const { sequence } of this.#front) yield sequence;
+    yield* this.#front;
     for (const { queue } of this.#queues) yield* queue;
   }
 
@@ -145,11 +141,10 @@ export class WaitingQueue<S extends Sequence> {
   *#byPriority(): Generator<S> {
     let at = 0;
     for (const { priority, queue } of this.#queues) {
-      for (; (this.#front[at]?.sequence.priority ?? Infinity) <= priority; at++)
-        yield (this.#front[at] as Front<S>).sequence;
+      for (; (this.#front[at]?.priority ?? Infinity) <= priority; at++) yield this.#front[at] as S;
       yield* queue.next();
     }
-    for (const { sequence } of this.#front.slice(at)) yield sequence;
+    yield* this.#front.slice(at);
   }
 
   #count(sequence: S): void {
@@ -178,7 +173,7 @@ export class WaitingQueue<S extends Sequence> {
   }
 
   #removeFront(sequence: S): boolean {
-    const at = this.#front.findIndex((one) => one.sequence === sequence);
+    const at = this.#front.indexOf(sequence);
     if (at >= 0) this.#front.splice(at, 1);
     return at >= 0;
   }

@@ -139,6 +139,17 @@ describe("a request for embeddings", () => {
     );
   });
 
+  it("marks all groups after the first, which must not be refused when the first has been computed", async () => {
+    const inputs = Array.from({ length: 5 }, (_, i) => [i + 1]);
+    const { asked } = await startEmbedding(inputs, { maxSequences: 2 });
+    asked[0]!.answer();
+    await crossed();
+    assert.deepEqual(
+      asked.map(({ job }) => job.hasBegun),
+      [false, true, true],
+    );
+  });
+
   it("feeds one group at a time if the model has no queue for another", async () => {
     const { asked } = await startEmbedding([[1], [2], [3]], { maxSequences: 2, maxQueue: 1 });
     assert.equal(asked.length, 1);

@@ -5,6 +5,8 @@ import { describe, it, type TestContext } from "node:test";
 import { BestOf } from "../../../../actors/generation/output/best-of.ts";
 import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../../../../actors/messages.ts";
 import { type GenerateEvent, greedySampling, type OpenRequest } from "../../../../engines/generation.ts";
+import { SocketEndpoint } from "../../../../runtime/endpoint/socket-endpoint.ts";
+import { socketPair } from "../../../fixtures/actors/endpoint-pair.ts";
 import { reportedTokens, textsOf, tokensOf } from "../../../fixtures/text/logprobs.ts";
 import { createRun, crossed, readAll } from "./rig.ts";
 
@@ -141,10 +143,16 @@ describe("the jobs of a run", () => {
     );
   });
 
-  it("share one prompt for all choices, so that a link between threads copies it once", async (t) => {
-    const { asked } = await startRun(t, { choices: 3, candidates: 3 });
-    const [first, , third] = structuredClone(asked);
-    assert.equal(first!.prompt, third!.prompt);
+  it("share one prompt for all choices, which the socket of a model's process carries once", async (t) => {
+    const prompt = { kind: "tokens", tokens: new Int32Array(500).fill(1) } as const;
+    const { asked, messages } = await startRun(t, { prompt, choices: 64, candidates: 64 });
+    assert.equal(new Set(asked.map((job) => job.prompt)).size, 1);
+    const [socket, peer] = await socketPair();
+    t.after(() => peer.destroy());
+    const link = new SocketEndpoint(socket, { peer: "model" });
+    t.after(() => link.close());
+    link.send("actor", messages[0]);
+    assert.ok(socket.bytesWritten < 2 * prompt.tokens.byteLength + 64 * 100, `${socket.bytesWritten} bytes`);
   });
 });
 

@@ -10,6 +10,7 @@ import { Generation, type GenerationOptions, type SequenceSink } from "../../../
 import { startGeneration } from "../../../../actors/generation/place.ts";
 import {
   type AttachedModel,
+  completeJobs,
   eventChannel,
   type GenerationEvent,
   type GenerationProtocol,
@@ -19,6 +20,7 @@ import {
   type ModelsProtocol,
   rowInts,
   type SequenceJob,
+  type SequenceJobs,
   type TextTaskSettings,
   type TokenFrame,
 } from "../../../../actors/messages.ts";
@@ -205,15 +207,17 @@ export async function createModel() {
   const text = await openText(createFakeEngine({ sequenceTokens: 512 }));
   const told: Told[] = [];
   const asked: SequenceJob[] = [];
+  const messages: SequenceJobs[] = [];
   const sinks: SequenceSink[] = [];
   const answer: { error: Error | null; onAsked: () => void } = { error: null, onAsked: () => {} };
   const closed: { id: number; tokenCount: number }[] = [];
   const actor = {
     place: "model",
     name: "model",
-    ask: async (_method: string, { jobs }: { jobs: readonly SequenceJob[] }) => {
-      told.push({ method: "generate", ids: jobs.map(({ id }) => id) });
-      asked.push(...jobs);
+    ask: async (_method: string, message: SequenceJobs) => {
+      told.push({ method: "generate", ids: message.jobs.map(({ id }) => id) });
+      messages.push(message);
+      asked.push(...completeJobs(message));
       queueMicrotask(answer.onAsked);
       await Promise.resolve();
       if (answer.error) throw answer.error;
@@ -230,7 +234,7 @@ export async function createModel() {
     places: { begun: () => {}, paused: () => {}, resumed: () => {} },
     close: (id, tokenCount) => void closed.push({ id, tokenCount }),
   };
-  return { model, told, asked, sinks, answer, closed, vocabulary: text.vocabulary };
+  return { model, told, asked, messages, sinks, answer, closed, vocabulary: text.vocabulary };
 }
 
 /**

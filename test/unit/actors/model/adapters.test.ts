@@ -169,7 +169,7 @@ describe("adapters in the step loop", () => {
     await load(1);
     const prompts = [Int32Array.of(1, 2, 3), Int32Array.of(4, 5)];
     const pooled = (id: number, changes: Partial<PoolJob> = {}) =>
-      loop.pool(frames, { id, job: { client: "c", prompts, adapter: 1, priority: 0, ...changes } });
+      loop.pool(frames, { id, job: { client: "c", prompts, adapter: 1, priority: 0, hasBegun: false, ...changes } });
     const values = pooled(1);
     const left = watch(loop.adapters.unload(1));
     await assert.rejects(pooled(2), gone);
@@ -230,7 +230,7 @@ describe("a step loop that has ended", () => {
       const { loop, frames, engine } = rig;
       end(rig);
       assert.throws(() => loop.submit(frames, [job(2)]), gone);
-      const pooled = { client: "c", prompts: [Int32Array.of(1)], adapter: 0, priority: 0 };
+      const pooled = { client: "c", prompts: [Int32Array.of(1)], adapter: 0, priority: 0, hasBegun: false };
       await assert.rejects(loop.pool(frames, { id: 3, job: pooled }), gone);
       const tokens = Int32Array.of(1, 2, 3, 4);
       assert.equal(loop.importPrefix(0, tokens, new Uint8Array(tokens.buffer)), false);

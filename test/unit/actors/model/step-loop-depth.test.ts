@@ -83,6 +83,20 @@ describe("drafted tokens in the step loop", () => {
       assert.deepEqual(generated(engine, new FlawedOracle(7), [1, 2, 3]).rows, plain.rows);
     }
   });
+
+  it("count in the time of steps, as a draft model may take a large part of it", () => {
+    const draftMs = 2;
+    const oracle = new FlawedOracle(4);
+    const { prepare } = oracle;
+    oracle.prepare = (decodes) => {
+      const until = performance.now() + draftMs;
+      while (performance.now() < until);
+      prepare.call(oracle, decodes);
+    };
+    const { steps, loop } = generated({ extraLogitsRows: 12 }, oracle, [1]);
+    const { totalMs, engineMs } = loop.snapshot();
+    assert.ok(totalMs - engineMs >= draftMs * steps, `${totalMs} ms for ${steps} steps`);
+  });
 });
 
 /** Grammar that allows only even tokens, and forces 10, 12, 14 after the second accepted token. */
@@ -342,7 +356,10 @@ describe("pooled outputs", () => {
     const frames = new Frames();
     loop.submit(frames, [job(1, { maxNewTokens: 10, ignoreEos: true })]);
     const prompts = [5, 40, 1, 17].map((length) => Int32Array.from({ length }, (_, i) => i));
-    const pooled = loop.pool(frames, { id: 2, job: { client: "c", prompts, adapter: 0, priority: 0 } });
+    const pooled = loop.pool(frames, {
+      id: 2,
+      job: { client: "c", prompts, adapter: 0, priority: 0, hasBegun: false },
+    });
     while (loop.step());
     assert.deepEqual([...(await pooled)], [2, 19.5, 0, 8]);
     assert.equal(frames.rows.length, 10);
@@ -352,7 +369,13 @@ describe("pooled outputs", () => {
     const model = createFakeEngine({ vocabSize });
     const loop = new StepLoop(model, { limits: generousLimits, frameIntervalMs: 0 });
     const frames = new Frames();
-    const long = { client: "c", prompts: [new Int32Array(4), new Int32Array(1000)], adapter: 0, priority: 0 };
+    const long = {
+      client: "c",
+      prompts: [new Int32Array(4), new Int32Array(1000)],
+      adapter: 0,
+      priority: 0,
+      hasBegun: false,
+    };
     await assert.rejects(loop.pool(frames, { id: 1, job: long }), { code: "context_length_exceeded" });
     const given = loop.pool(frames, { id: 2, job: { ...long, prompts: [new Int32Array(100)] } });
     loop.cancel(frames, [2]);

@@ -101,14 +101,17 @@ describe("a step loop whose queue is full", () => {
     loop.submit(one, [job(1, { client: "holder", maxNewTokens: 100 })]);
     loop.step();
     const pool = (id: number) =>
-      loop.pool(many, { id, job: { client: "many", prompts: [new Int32Array(10)], adapter: 0, priority: 0 } });
+      loop.pool(many, {
+        id,
+        job: { client: "many", prompts: [new Int32Array(10)], adapter: 0, priority: 0, hasBegun: false },
+      });
     const pooled = [pool(1), pool(2), pool(3), pool(4)];
     const newest = assert.rejects(pooled[3] as Promise<unknown>, { code: "queue_full" });
     loop.submit(one, [job(2, { client: "one" })]);
     await newest;
     const later = loop.pool(many, {
       id: 5,
-      job: { client: "two", prompts: [new Int32Array(10)], adapter: 0, priority: 0 },
+      job: { client: "two", prompts: [new Int32Array(10)], adapter: 0, priority: 0, hasBegun: false },
     });
     await assert.rejects(pooled[2] as Promise<unknown>, { code: "queue_full" });
     while (loop.step());

@@ -307,6 +307,25 @@ describe("a server that goes away", () => {
     assert.equal(error?.code, "queue_timeout");
   });
 
+  it("a later group of an embedding request has no queue timeout", async (t) => {
+    const far = await startStandIn({ slots: 1, answer: (reply) => send(reply, llamaToken(72, 1)) });
+    const rig = await openRig(t, [far], { queueTimeoutMs: 300 });
+    rig.submit();
+    const { signal } = new AbortController();
+    const run = (hasBegun: boolean) =>
+      rig.dispatcher.run(
+        { client: "c", prompts: [Int32Array.of(1)], adapter: 0, priority: 0, hasBegun },
+        async () => "ran",
+        signal,
+      );
+    const later = run(true);
+    later.catch(() => {});
+    await assert.rejects(run(false), { code: "queue_timeout" });
+    await sleep(300);
+    rig.dispatcher.cancel(rig.subscriber, [1]);
+    assert.equal(await later, "ran");
+  });
+
   it("a request that is repeated waits again", async (t) => {
     const after =
       (ms: number, answer: Answer): Answer =>

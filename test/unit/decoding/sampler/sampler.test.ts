@@ -55,6 +55,17 @@ for (const { name, create } of kernels) {
       assert.deepEqual(edited({ ...settings, logitBias: [[1, 4]] }, [2, 2], [], [0, 1, 0])[1], 1.25);
     });
 
+    it("takes no memory for the vocabulary before the first token, as many sequences wait for slots", () => {
+      const [vocabSize, waiting] = [100_000, 64];
+      const sampler = createSampler(vocabSize);
+      const before = process.memoryUsage().arrayBuffers;
+      const states = Array.from({ length: waiting }, () =>
+        sampler.open({ ...neutral, repetitionPenalty: 2 }, 0, Int32Array.of(1), noTokens),
+      );
+      const bytes = process.memoryUsage().arrayBuffers - before;
+      assert.ok(bytes < 4 * vocabSize, `${bytes} bytes for ${states.length} waiting sequences`);
+    });
+
     it("remembers more tokens than its first allocation", () => {
       const row = new Array<number>(1000).fill(1);
       const output = Array.from({ length: 900 }, (_, i) => i);

@@ -255,6 +255,34 @@ describe("sequences that need more KV memory than there is", () => {
     assert.equal(paused.state, "preempted");
   });
 
+  it("may wait for a prefix that another sequence computes while their own KV is swapped out", () => {
+    const rig = createScheduler({
+      engine: { maxSequences: 2, sequenceTokens: 512 },
+      limits: { prefixCacheEntries: 2, maxPrefillChunkTokens: 32, slotShareMs: 1 },
+    });
+    const { scheduler } = rig;
+    run(rig, createSequence({ prompt: 80, maxNewTokens: 1 }));
+    const [earlier, later] = [1, 2].map(() => createSequence({ prompt: 300, maxNewTokens: 2 })) as [Sequence, Sequence];
+    for (const sequence of [earlier, later]) {
+      scheduler.add(sequence);
+      scheduler.setAwaitsGrammar(sequence, true);
+    }
+    // Both wait with the KV of the cached prefix. The later one loses its slot to another client.
+    assert.equal(rig.step(), null);
+    const other = createSequence({ client: "other", seed: 9 });
+    scheduler.add(other);
+    scheduler.advance(1);
+    rig.step();
+    assert.deepEqual([later.state, later.swappedTokens, other.state], ["waiting", 80, "running"]);
+    for (const sequence of [earlier, later]) scheduler.setAwaitsGrammar(sequence, false);
+    scheduler.cancel(other);
+    rig.step();
+    assert.ok(later.sharedPrefixOwner === earlier && later.swapped !== null);
+    while (later.state !== "finished") assert.ok(rig.step() !== null);
+    assert.deepEqual([...later.tokens], [...earlier.tokens]);
+    scheduler.checkIntegrity();
+  });
+
   it("feed tokens that were accepted at once in several steps if a step is small", () => {
     const rig = createScheduler({ limits: { maxBatchTokens: 4 } });
     const sequence = createSequence({ prompt: 8, maxNewTokens: 40, ignoreEos: true });

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { FairQueue } from "../../../../runtime/queues/fair-queue.ts";
 
@@ -83,6 +85,26 @@ describe("the fair queue", () => {
     queue.checkIntegrity();
     assert.equal(take(5), "a1 b2 c1 a2 a3");
     assert.equal(queue.size, 0);
+  });
+
+  it("forgets clients whose items were all taken out of turn, though it is never empty", () => {
+    setFlagsFromString("--expose-gc");
+    const collect = runInNewContext("gc") as () => void;
+    const { queue, add } = createQueue();
+    add("a");
+    const bytesAfter = (clients: number) => {
+      for (let i = 0; i < clients; i++) {
+        // Names as long as this make a client that is not forgotten visible in the heap.
+        const item = { client: `${i}${"x".repeat(1000)}`.toUpperCase(), number: 1 };
+        queue.add(item, true);
+        queue.takeAhead(item);
+      }
+      collect();
+      return process.memoryUsage().heapUsed;
+    };
+    const grown = -bytesAfter(100) + bytesAfter(5000);
+    assert.ok(grown < 2_000_000, `${grown} bytes`);
+    assert.equal(queue.size, 1);
   });
 
   it("knows the item with a limited wait that has waited longest", () => {
