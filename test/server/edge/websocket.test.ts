@@ -238,6 +238,12 @@ for (const edge of loadableEdges()) {
       (await open({ origin: "https://chat.example" })).close();
     });
 
+    it("sends the headers of a handshake to its own client only", async () => {
+      await start();
+      await requestIdsOf(server.url, { "x-request-id": "failed", "sec-websocket-protocol": "," });
+      assert.equal(await requestIdsOf(server.url, { "x-request-id": "good" }), "good");
+    });
+
     it("has WebSockets only at its path; elsewhere a handshake is an ordinary request", async () => {
       await start();
       assert.deepEqual(await refusalOf(server.url, {}, "/v1/nothing"), [404, "not_found"]);
@@ -329,6 +335,19 @@ async function refusalOf(
   for await (const chunk of response) body += chunk;
   socket.terminate();
   return [response.statusCode, JSON.parse(body).error.code];
+}
+
+/** Opens and closes a connection. Returns the request ids in the server's handshake; null if it rejected the handshake. */
+async function requestIdsOf(url: string, headers: Record<string, string>): Promise<string | null> {
+  const socket = new WebSocket(`${url.replace("http", "ws")}/v1/responses`, { headers });
+  let ids: string | null = null;
+  socket.on("upgrade", (response) => {
+    ids = `${response.headers["x-request-id"]}`;
+  });
+  socket.on("open", () => socket.terminate());
+  socket.on("error", () => {});
+  await new Promise((resolve) => socket.on("close", resolve));
+  return ids;
 }
 
 /** Sends a text frame whose bytes are not UTF-8. */
