@@ -161,6 +161,25 @@ for (const edge of loadableEdges()) {
       assert.equal((await client.ask({ input: "two" })).type, "response.completed");
     });
 
+    it("refuses a second response in the middle of a long event, and sends both messages whole", async () => {
+      const long = "x".repeat(2 ** 22);
+      await start({
+        script: function* () {
+          yield [text(long)];
+          yield [finish(), done];
+        },
+      });
+      const client = await open();
+      client.send({ input: "one" });
+      await receivedBytes(client.socket, 2 ** 17);
+      client.send({ input: "two" });
+      const events = [...(await client.turn()), ...(await client.turn())];
+      const types = events.map(({ type }) => type);
+      assert.ok(types.includes("response.completed") && types.includes("error"), types.join());
+      assert.equal(events.find(({ type }) => type === "response.output_text.delta")?.delta, long);
+      assert.equal(events.find(({ type }) => type === "error")?.error?.code, "conflict");
+    });
+
     it("cancels the generation when the client disconnects", async () => {
       await start({ script: slow(10_000) });
       const client = await open();
@@ -348,6 +367,13 @@ async function requestIdsOf(url: string, headers: Record<string, string>): Promi
   socket.on("error", () => {});
   await new Promise((resolve) => socket.on("close", resolve));
   return ids;
+}
+
+/** Resolves when the client has received this many more bytes. */
+async function receivedBytes(socket: WebSocket, count: number): Promise<void> {
+  const { _socket: raw } = socket as unknown as { _socket: ReturnType<typeof connect> };
+  const goal = raw.bytesRead + count;
+  while (raw.bytesRead < goal) await once(raw, "data");
 }
 
 /** Sends a text frame whose bytes are not UTF-8. */
