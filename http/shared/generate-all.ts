@@ -55,7 +55,8 @@ async function* merged(
     yield* combined.end();
   } finally {
     stop.abort();
-    for (const next of running.values()) next.catch(() => {});
+    // A generation whose batch was not consumed waits at its `yield` until return() is called, and keeps its model loaded.
+    for (const next of running.values()) void next.then(({ batches }) => batches.return?.()).catch(() => {});
   }
 }
 

@@ -25,6 +25,11 @@ const LISTEN_BACKLOG = 4096;
  * uWebSockets.js.
  */
 const IDLE_LIMIT_MS = 10_000;
+/**
+ * Time in ms without progress after which a client that leaves the rest of a complete response unread is disconnected; node may
+ * need twice the time to notice. Longer than IDLE_LIMIT_MS, so that a client whose headers stall is sent an error first.
+ */
+const UNREAD_LIMIT_MS = 12_000;
 /** Interval in ms at which node checks connections against IDLE_LIMIT_MS. */
 const CHECK_EVERY_MS = 1000;
 
@@ -53,6 +58,13 @@ class Connection {
       for (const reply of this.replies) reply.connectionClosed();
     });
   }
+
+  /** Whether no request is being handled. The client may still have to read the rest of the last response. */
+  get isIdle(): boolean {
+    // Pipelined responses are sent in order, so the first one is the one being sent.
+    const [first] = this.replies;
+    return first === undefined || first.isEnded;
+  }
 }
 
 export const nodeEdge: OpenEdge = async (handler, options) => {
@@ -79,6 +91,10 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
   });
   // No limit on the number of headers: MAX_HEADER_BYTES limits their size. By default node drops the headers after the first 1000.
   server.maxHeadersCount = 0;
+  // With this listener, node leaves it to us to close idle connections.
+  server.setTimeout(UNREAD_LIMIT_MS, (socket) => {
+    if (connections.get(socket)?.isIdle !== false) socket.destroy();
+  });
   server.on("upgrade", (incoming: IncomingMessage, raw: Duplex, head: Buffer) => {
     const { socket } = incoming;
     const connection = connections.get(socket);

@@ -32,6 +32,11 @@ export class NodeReply implements EdgeReply, StreamSink {
     return this.#aborter.signal;
   }
 
+  /** Whether the response is complete. Its last bytes may not have been sent. */
+  get isEnded(): boolean {
+    return this.#response.writableEnded;
+  }
+
   send(status: number, headers: ReplyHeaders, body: string | Uint8Array): void {
     if (this.#isAnswered) return;
     if (status !== 204) this.#response.setHeader("content-length", Buffer.byteLength(body));
@@ -55,7 +60,7 @@ export class NodeReply implements EdgeReply, StreamSink {
     return this.#isWritable;
   }
 
-  /** Does nothing, because node, unlike uWebSockets.js, does not close a connection whose client has stopped reading. */
+  /** Does nothing, because node, unlike uWebSockets.js, has no idle timeout while a response is incomplete. */
   keepOpen(): void {}
 
   drained(): Promise<void> {

@@ -48,10 +48,11 @@ export function acceptSocket(
   headers: ReplyHeaders,
   listen: (connection: SocketConnection) => SocketListener,
 ): void {
-  // handleUpgrade completes the handshake synchronously, so this event belongs to this handshake.
-  server.once("headers", (lines) => {
+  const addHeaders = (lines: string[]): void => {
     for (const name in headers) lines.push(`${name}: ${headers[name]}`);
-  });
+  };
+  // handleUpgrade completes or rejects the handshake synchronously, so this event belongs to this handshake.
+  server.on("headers", addHeaders);
   server.handleUpgrade(incoming, raw, head, (socket) => {
     const listener = listen(new NodeSocket(socket, raw));
     socket.on("message", (data) => listener.message(data as Buffer));
@@ -59,6 +60,7 @@ export function acceptSocket(
     // After an error, the `close` event follows. Without a listener, an error would end the process.
     socket.on("error", () => {});
   });
+  server.off("headers", addHeaders);
 }
 
 class NodeSocket implements SocketConnection {

@@ -23,6 +23,11 @@ export class EventFrames {
     return this.#isDone;
   }
 
+  /** Whether the frames of an event are incomplete. No other message may be sent before its last frame. */
+  get isOpen(): boolean {
+    return this.#isOpen;
+  }
+
   /** Returns the frames for the next piece of the stream. The piece must end with a complete character. */
   push(piece: string): readonly Frame[] {
     const frames: Frame[] = [];

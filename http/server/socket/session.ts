@@ -112,7 +112,8 @@ export class SocketSession implements SocketListener {
     const text = errorMessage(statusOf(error.code), errorBody(toErrorRecord(error)));
     // A client that reads too slowly is disconnected. Otherwise, a client that sends messages but reads no replies would fill
     // the memory.
-    if (!this.#connection.send([{ text, part: "whole" }])) this.#connection.destroy();
+    const isRead = this.#reply?.sendBetween(text) ?? this.#connection.send([{ text, part: "whole" }]);
+    if (!isRead) this.#connection.destroy();
   }
 
   #close(code: number, reason: string): void {

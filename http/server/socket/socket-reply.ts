@@ -7,6 +7,9 @@ import type { InFlight } from "../in-flight.ts";
 import type { Frame, SocketConnection } from "./connection.ts";
 import { EventFrames } from "./event-frames.ts";
 
+/** Maximum number of other messages that wait for the end of an event. */
+const MAX_WAITING = 16;
+
 export class SocketReply implements EdgeReply, StreamSink {
   closesConnection = false;
   onDone: () => void = () => {};
@@ -16,6 +19,8 @@ export class SocketReply implements EdgeReply, StreamSink {
   readonly #onEnd: () => void;
   readonly #aborter = new AbortController();
   readonly #frames = new EventFrames();
+  /** Messages that are not part of the reply. They wait for the last frame of an event. */
+  readonly #waiting: Frame[] = [];
   #isDone = false;
   /** Unknown fields of the request, to be added to the first event; null if there are none, or after the first event. */
   #ignored: string | null = null;
@@ -52,8 +57,25 @@ export class SocketReply implements EdgeReply, StreamSink {
 
   write(piece: string | Uint8Array): boolean {
     if (this.#isDone) return true;
-    const frames = this.#withIgnored(this.#frames.push(textOf(piece)));
+    const frames = this.#withWaiting(this.#withIgnored(this.#frames.push(textOf(piece))));
     return frames.length === 0 || this.#connection.send(frames);
+  }
+
+  /**
+   * Sends a message that is not part of the reply. A message cannot begin within another one (RFC 6455, 5.4), so it waits until
+   * the event in progress is sent. Returns false if the client reads too slowly, or sends too many messages meanwhile.
+   */
+  sendBetween(text: string): boolean {
+    const frame: Frame = { text, part: "whole" };
+    if (!this.#frames.isOpen) return this.#connection.send([frame]);
+    return this.#waiting.push(frame) <= MAX_WAITING;
+  }
+
+  /** Adds the waiting messages after the last frame of the event for which they wait. */
+  #withWaiting(frames: readonly Frame[]): readonly Frame[] {
+    const end = frames.findIndex(({ part }) => part === "last") + 1;
+    if (end === 0 || this.#waiting.length === 0) return frames;
+    return [...frames.slice(0, end), ...this.#waiting.splice(0), ...frames.slice(end)];
   }
 
   /** Adds the request's unknown fields to the first event of the reply, because a WebSocket message has no headers. */

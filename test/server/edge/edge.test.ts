@@ -616,6 +616,33 @@ for (const edge of loadableEdges()) {
   });
 }
 
+describe("a client that reads nothing for 27 s", { concurrency: true }, () => {
+  for (const edge of loadableEdges()) {
+    it(`is disconnected on the ${edge} edge if its response is complete, but not if it waits for one`, async () => {
+      const size = 2 ** 24;
+      const handle: EdgeHandler = ({ path }, reply) => {
+        if (path === "/") reply.send(200, {}, "x".repeat(size));
+        else setTimeout(() => reply.send(200, {}, "late"), 26_000);
+      };
+      const listener = await listen({ handle }, { host: "127.0.0.1", port: 0, edge, log: recordingLog() });
+      const late = fetch(`http://127.0.0.1:${listener.port}/late`);
+      const socket = connect(listener.port, "127.0.0.1");
+      socket.on("error", () => {});
+      const closed = new Promise((resolve) => socket.on("close", resolve));
+      socket.pause();
+      socket.write(head("GET", "/"));
+      await sleep(27_000);
+      socket.resume();
+      await closed;
+      const text = await (await late).text();
+      listener.forceClose();
+      await listener.closed;
+      assert.ok(socket.bytesRead < size, `all ${size} bytes were kept for the client`);
+      assert.equal(text, "late");
+    });
+  }
+});
+
 describe("choosing an edge", () => {
   it("auto chooses uws if it loads, else node, and logs the reason only at debug level", async () => {
     const log = recordingLog();

@@ -161,6 +161,25 @@ for (const edge of loadableEdges()) {
       assert.equal((await client.ask({ input: "two" })).type, "response.completed");
     });
 
+    it("refuses a second response in the middle of a long event, and sends both messages whole", async () => {
+      const long = "x".repeat(2 ** 22);
+      await start({
+        script: function* () {
+          yield [text(long)];
+          yield [finish(), done];
+        },
+      });
+      const client = await open();
+      client.send({ input: "one" });
+      await receivedBytes(client.socket, 2 ** 17);
+      client.send({ input: "two" });
+      const events = [...(await client.turn()), ...(await client.turn())];
+      const types = events.map(({ type }) => type);
+      assert.ok(types.includes("response.completed") && types.includes("error"), types.join());
+      assert.equal(events.find(({ type }) => type === "response.output_text.delta")?.delta, long);
+      assert.equal(events.find(({ type }) => type === "error")?.error?.code, "conflict");
+    });
+
     it("cancels the generation when the client disconnects", async () => {
       await start({ script: slow(10_000) });
       const client = await open();
@@ -236,6 +255,12 @@ for (const edge of loadableEdges()) {
       assert.deepEqual(await refusalOf(server.url, { origin: "https://evil.example" }), [403, "forbidden"]);
       assert.deepEqual(await refusalOf(server.url, { host: "evil.example" }), [403, "forbidden"]);
       (await open({ origin: "https://chat.example" })).close();
+    });
+
+    it("sends the headers of a handshake to its own client only", async () => {
+      await start();
+      await requestIdsOf(server.url, { "x-request-id": "failed", "sec-websocket-protocol": "," });
+      assert.equal(await requestIdsOf(server.url, { "x-request-id": "good" }), "good");
     });
 
     it("has WebSockets only at its path; elsewhere a handshake is an ordinary request", async () => {
@@ -329,6 +354,26 @@ async function refusalOf(
   for await (const chunk of response) body += chunk;
   socket.terminate();
   return [response.statusCode, JSON.parse(body).error.code];
+}
+
+/** Opens and closes a connection. Returns the request ids in the server's handshake; null if it rejected the handshake. */
+async function requestIdsOf(url: string, headers: Record<string, string>): Promise<string | null> {
+  const socket = new WebSocket(`${url.replace("http", "ws")}/v1/responses`, { headers });
+  let ids: string | null = null;
+  socket.on("upgrade", (response) => {
+    ids = `${response.headers["x-request-id"]}`;
+  });
+  socket.on("open", () => socket.terminate());
+  socket.on("error", () => {});
+  await new Promise((resolve) => socket.on("close", resolve));
+  return ids;
+}
+
+/** Resolves when the client has received this many more bytes. */
+async function receivedBytes(socket: WebSocket, count: number): Promise<void> {
+  const { _socket: raw } = socket as unknown as { _socket: ReturnType<typeof connect> };
+  const goal = raw.bytesRead + count;
+  while (raw.bytesRead < goal) await once(raw, "data");
 }
 
 /** Sends a text frame whose bytes are not UTF-8. */

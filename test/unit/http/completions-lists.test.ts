@@ -125,6 +125,22 @@ describe("POST /v1/completions with several prompts", () => {
     }
   });
 
+  it("ends all generations when several fail at the same time", async () => {
+    for (const stream of [false, true]) {
+      const { inference, refused } = rig();
+      inference.script = () => [[failure("queue_full")]];
+      const prompt = Array.from({ length: PROMPTS_AT_ONCE + 1 }, (_, i) => `p${i}`);
+      const [, message] = await refused({ prompt, stream });
+      assert.match(message, /scripted queue_full/);
+      await new Promise(setImmediate);
+      // The first failure ends the request. A generation that stays "running" would keep its model loaded forever.
+      assert.deepEqual(
+        inference.runs.map(({ state }) => state === "running"),
+        Array(PROMPTS_AT_ONCE).fill(false),
+      );
+    }
+  });
+
   it("accepts a long list, which a text worker reads", async () => {
     const { inference, complete } = rig();
     inference.script = hello;
