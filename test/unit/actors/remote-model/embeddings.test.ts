@@ -19,9 +19,7 @@ async function openEmbedder(t: TestContext, standIns: readonly StandIn[], option
     stop: () => stop.abort(),
     embed: () =>
       rig.dispatcher.run(
-        "me",
-        0,
-        prompt,
+        { client: "me", prompts: [prompt], adapter: 0, priority: 0, hasBegun: false },
         ({ connection }) => embedded(connection, "far", [prompt], { timeoutMs, signal }),
         signal,
       ),
