@@ -188,6 +188,18 @@ describe("a model whose engine dies", () => {
     assert.deepEqual(tested.moves.slice(2), ["reloading (crash)", "loaded (ready)"]);
   });
 
+  it("keeps the facts from its file if these cannot be read again", async () => {
+    const facts = { architecture: "llama", weightType: null, headDigest: "d", chats: true, reasons: false };
+    const answers = [facts, null];
+    const users = { attach: async () => answers.shift() ?? null, detach: () => {} };
+    const rig = createRig();
+    const tested = await rig.loaded("a", { users });
+    await tested.places[0]?.crash();
+    await rig.clock.advance(0);
+    await tested.places[1]?.up();
+    assert.deepEqual([answers.length, tested.managed.model.capabilities?.file], [0, facts]);
+  });
+
   it("stays loaded during a task, and refuses tasks while it is being unloaded", async () => {
     const tested = await createRig().loaded("a");
     const task = tested.managed.whileLoaded(async (model) => await model.ask("statistics", null));
