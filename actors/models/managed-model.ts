@@ -232,7 +232,8 @@ export class ManagedModel implements SlotUser {
 
   #load(): void {
     if (this.status === "unloaded") this.#move("reloading", this.#desired.has("reload") ? "reload" : "request");
-    if (!this.#options.slots.acquire(this)) return;
+    // A remote model uses no memory here. With a slot, it would keep local models out while its servers are down.
+    if (this.served.engine !== "remote" && !this.#options.slots.acquire(this)) return;
     this.#phase = "starting";
     this.loadFraction = 0;
     if (this.#next !== null) this.#proven = this.#use(this.#next);

@@ -1,6 +1,7 @@
 // ModelSlots: limits how many models are in memory at the same time (max_loaded_models). Models queue for a slot in order of
 // arrival. While a model waits, the least recently used model with a slot is evicted, one model at a time. Deadlocks are
-// impossible, because every load ends by itself, and an evicted model releases its slot when its requests have ended.
+// impossible, because every load ends by itself, and an evicted model releases its slot when its requests have ended. Remote
+// models need no slot: their loads do not end while their servers are down.
 
 /** The part of a model's interface that ModelSlots uses. */
 export interface SlotUser {

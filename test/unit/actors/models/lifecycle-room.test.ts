@@ -176,6 +176,26 @@ describe("models that share slots", () => {
     assert.equal(b.managed.status, "loaded");
   });
 
+  it("leaves the slots to local models while the servers of a remote one are down", async () => {
+    const rig = createRig(1);
+    const a = await rig.loaded("a");
+    const served = { ...a.managed.served, id: "far", engine: "remote" } as const;
+    const far = rig.create("far", { served });
+    const onFar = come(far);
+    await turns();
+    assert.deepEqual([a.managed.status, far.places.length], ["loaded", 1]);
+    const b = rig.create("b");
+    const onB = come(b);
+    await turns();
+    await b.places[0]?.up();
+    assert.deepEqual([onFar.state, onB.state, a.moves.at(-1)], ["waits", "in", "unloaded (evict)"]);
+    await far.places[0]?.up();
+    assert.deepEqual([onFar.state, b.managed.status], ["in", "loaded"]);
+    onFar.leave();
+    await far.managed.unload();
+    assert.equal(b.managed.status, "loaded");
+  });
+
   it("gives the slot of a model that cannot be loaded to the next", async () => {
     const rig = createRig(1);
     const [a, b] = [rig.create("a"), rig.create("b")];
