@@ -108,7 +108,7 @@ describe("models that share slots", () => {
     assert.equal(late.state, "waits");
     leaving.abort();
     await turns();
-    assert.deepEqual([late.state, a.managed.isLeaving, a.managed.inFlight], ["in", false, 2]);
+    assert.deepEqual([late.state, a.managed.isLeaving, a.managed.gate.inFlight], ["in", false, 2]);
     running.leave();
     late.leave();
     await turns();
