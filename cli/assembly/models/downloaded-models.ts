@@ -10,6 +10,7 @@ import { hubCacheDirectory } from "../../../engines/files/hub/api/hub-locations.
 import { deleteCachedModel, listCachedModels } from "../../../engines/files/hub/cached-models.ts";
 import { defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
 import { isFetchedSource } from "../../../engines/files/hub/resolve-model.ts";
+import { deferred } from "../../../runtime/deferred.ts";
 import { ServerError, toErrorRecord } from "../../../runtime/errors.ts";
 import type { Logger } from "../../../runtime/log/log.ts";
 import { addedModel, type Config } from "../../config/config.ts";
@@ -95,13 +96,11 @@ export class DownloadedModels implements ModelLibrary {
     if (this.#has(name)) return;
     const job = found ?? this.#begin(name);
     job.watchers.add(onProgress);
-    let leave = () => {};
-    const left = new Promise<never>((_, reject) => {
-      leave = () => reject(cancelled(name));
-    });
+    const left = deferred<never>();
+    const leave = () => left.reject(cancelled(name));
     signal.addEventListener("abort", leave, { once: true });
     try {
-      await Promise.race([job.done, left]);
+      await Promise.race([job.done, left.promise]);
     } finally {
       signal.removeEventListener("abort", leave);
       job.watchers.delete(onProgress);
