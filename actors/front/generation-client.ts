@@ -43,6 +43,8 @@ interface AttachableModel {
   readonly served: ServedModel;
   /** The model's worker; null while the model is not loaded. */
   readonly place: Place<ModelPlaceReady> | null;
+  /** Receives the facts from the model's file whenever the model has been attached to a new generation thread. */
+  setFileFacts(facts: ModelFileFacts): void;
 }
 
 export interface GenerationLink {
@@ -59,8 +61,8 @@ export class GenerationClient implements ModelUsers {
   #textWorkersAreDown = false;
   /** What text tasks need from the model files, kept for a restarted generation thread, because the files may have been deleted by then. */
   readonly #files = new WeakMap<Place<ModelPlaceReady>, ModelFiles>();
-  /** Ids of the attached models. */
-  readonly #attached = new Set<string>();
+  /** Workers of the attached models, by model id. */
+  readonly #attached = new Map<string, Place<ModelPlaceReady>>();
   /** Texts of the tokens, by model id. */
   readonly #tokenTexts = new Map<string, TokenTexts>();
 
@@ -133,9 +135,9 @@ export class GenerationClient implements ModelUsers {
 
   /**
    * Attaches a model to the generation thread, so that requests can use it. Does nothing for a model that does not generate
-   * tokens, and while the thread is down, because a restarted thread gets all models. Retries after `peer_gone`. Resolves to the
-   * facts from the model's file when the model is attached, or to null when the thread or the model's worker has ended. Other
-   * errors are thrown.
+   * tokens, and while the thread is down, because a restarted thread gets all models. Retries after `peer_gone` until the model is
+   * attached, or the thread or the model's worker has ended. Resolves to the facts from the model's file, or to null if they have
+   * not been read. Other errors are thrown.
    */
   async attach(served: ServedModel, place: Place<ModelPlaceReady> | null): Promise<ModelFileFacts | null> {
     const models = this.#models;
@@ -151,7 +153,7 @@ export class GenerationClient implements ModelUsers {
       } catch (error) {
         if (toErrorRecord(error).code !== "peer_gone") throw error;
         // Not an error: the model is attached again when the ended thread or worker is restarted.
-        if (hasEnded || this.#models !== models) return null;
+        if (hasEnded || this.#models !== models) return this.#files.get(place)?.facts ?? null;
         log.warn({ model: served.id, err: error, retryInMs }, "a model could not be attached to the generation place");
         await Promise.race([new Promise<void>((resolve) => clock.setTimeout(resolve, retryInMs)), place.exit]);
       }
@@ -173,7 +175,7 @@ export class GenerationClient implements ModelUsers {
     const read = await models.ask("attachModel", message, options);
     this.#files.set(place, read);
     this.#tokenTexts.set(id, new SharedTokenTexts(read.tokenTexts));
-    if (this.#models === models) this.#attached.add(id);
+    if (this.#models === models) this.#attached.set(id, place);
     return read.facts;
   }
 
@@ -188,7 +190,10 @@ export class GenerationClient implements ModelUsers {
     }
   }
 
-  detach(id: string, error: ErrorRecord): void {
+  /** Detaches a model from the generation thread. Does nothing if another worker of the model is attached. */
+  detach(id: string, place: Place<ModelPlaceReady> | null, error: ErrorRecord): void {
+    const attached = this.#attached.get(id);
+    if (attached !== undefined && attached !== place) return;
     this.#attached.delete(id);
     this.#tokenTexts.delete(id);
     this.#models?.tell("detachModel", { id, error });
@@ -218,14 +223,15 @@ export class GenerationClient implements ModelUsers {
     const models = this.#models;
     const { served, place } = model;
     try {
-      await this.attach(served, place);
+      const facts = await this.attach(served, place);
+      if (facts !== null) model.setFileFacts(facts);
     } catch (error) {
       const retryInMs = restart.maxBackoffMs;
       log.error(
         { model: served.id, err: error, retryInMs },
         "a model cannot be attached to the generation place again",
       );
-      this.detach(served.id, failed(served.id, error));
+      this.detach(served.id, place, failed(served.id, error));
       clock.setTimeout(() => {
         if (this.#models === models && model.place === place) void this.#attachAgain(model);
       }, retryInMs);

@@ -415,7 +415,7 @@ export class InferenceService implements Inference, ModelManagement {
       throw error;
     }
     const end = () => {
-      life.leave();
+      life.gate.leave();
       lease?.release();
     };
     const { link } = this.#generation;

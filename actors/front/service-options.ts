@@ -45,7 +45,7 @@ export interface ServiceOptions {
   readonly adapterFolder: string;
   /** Real path of the folder that must contain all adapters loaded at run time; null = adapters may be in any folder. */
   readonly adapterRoot: string | null;
-  /** Maximum number of models that are loaded at the same time; null = no limit. */
+  /** Maximum number of models on this machine that are loaded at the same time; null = no limit. */
   readonly maxLoadedModels: number | null;
   /** Milliseconds without a request after which a model is unloaded; 0 = never. */
   readonly idleUnloadMs: number;

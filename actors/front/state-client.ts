@@ -3,6 +3,7 @@
 import type { MessageOf, Protocol } from "../../runtime/actor/behaviour.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
 import { ActorSystem } from "../../runtime/actor/system.ts";
+import { type Deferred, deferred } from "../../runtime/deferred.ts";
 import type { Endpoint } from "../../runtime/endpoint/endpoint.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { Logger } from "../../runtime/log/log.ts";
@@ -75,7 +76,7 @@ export class StateClient {
   /** Time of the last loss or reconnection of the shared state, in milliseconds of performance.now(). */
   #backMs = Number.NEGATIVE_INFINITY;
   /** Set while the thread rewrites data that Redis may have lost; null at other times. */
-  #restoring: { readonly ended: Promise<void>; readonly end: () => void } | null = null;
+  #restoring: Deferred<void> | null = null;
   readonly #adapterListeners: (() => void)[] = [];
   /** Requests of other replicas that the current thread has passed on before it was up. */
   #earlyQuestions: QuestionReport[] = [];
@@ -221,14 +222,8 @@ export class StateClient {
   }
 
   #setRestoring(isRestoring: boolean): void {
-    this.#restoring?.end();
-    this.#restoring = null;
-    if (!isRestoring) return;
-    let end = (): void => {};
-    const ended = new Promise<void>((resolve) => {
-      end = resolve;
-    });
-    this.#restoring = { ended, end };
+    this.#restoring?.resolve();
+    this.#restoring = isRestoring ? deferred() : null;
   }
 
   /** Handles a request of another replica and sends the response. */
@@ -256,7 +251,7 @@ export class StateClient {
       id: this.#options.init.shared?.replica ?? "",
       health: () => this.#health,
       wasLost: () => this.#restoring !== null || performance.now() < this.#backMs + reconnectMs,
-      restored: () => this.#restoring?.ended ?? Promise.resolve(),
+      restored: () => this.#restoring?.promise ?? Promise.resolve(),
       publish: shared("publish"),
       follow: shared("follow"),
       ask: (to, kind, question, isFirstEnough, needsAll = false) =>

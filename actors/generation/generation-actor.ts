@@ -217,7 +217,7 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
     const { textKey, actor } = model;
     const { capacity, capabilities, maxQueue } = model.ready;
     const { truncateInputs: truncates, client } = request;
-    model.queue.check(client, 1);
+    const places = model.queue.enter(client, 1);
     return this.#task(task, async (stop) => {
       const embedding = new Embedding({
         request,
@@ -238,7 +238,7 @@ export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour
         },
         signal: stop.signal,
       });
-      const embeddings = await whileLive(model, stop, embedding.run());
+      const embeddings = await whileLive(model, stop, embedding.run()).finally(() => places.close());
       return new Moved(
         embeddings,
         embeddings.vectors.map(({ buffer }) => buffer as ArrayBuffer),

@@ -1,5 +1,5 @@
-// Generation queue: counts the admitted sequences of one model. It rejects requests that the scheduler would reject later, so
-// that an overloaded server does not prepare prompts that it cannot run.
+// Generation queue: counts the admitted sequences of one model; a request for embeddings or scores counts as one sequence. It
+// rejects requests that the scheduler would reject later, so that an overloaded server does not prepare prompts that it cannot run.
 import { queueFull } from "../../engines/decoding/scheduler/queue/queue-full.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { QueueShares } from "../../runtime/queues/queue-shares.ts";
@@ -26,20 +26,15 @@ export class GenerationQueue {
   }
 
   /**
-   * Throws `queue_full` if the queue has no room for `count` more sequences of a client. If another client has more waiting
-   * sequences, some of that client's entries count as free, because the scheduler evicts these sequences when the new prompt is
-   * prepared.
+   * Admits a request: reserves a queue entry for each of its sequences. Throws `queue_full` if the queue has no room for them. If
+   * another client has more waiting sequences, some of that client's entries count as free, because the scheduler evicts these
+   * sequences when the new prompt is prepared.
    */
-  check(client: string, count: number): void {
-    const { slots, maxQueue } = this.#options;
-    const free = slots + maxQueue - this.#count;
-    if (this.#shares.hasRoomFor(client, count, free)) return;
-    throw queueFull(maxQueue, this.#retryAfter.secondsFor(Math.max(this.#count - slots, 1)));
-  }
-
-  /** Admits a request: reserves a queue entry for each of its sequences. Throws `queue_full`. */
   enter(client: string, count: number): QueuePlaces {
-    this.check(client, count);
+    const { slots, maxQueue } = this.#options;
+    if (!this.#shares.hasRoomFor(client, count, slots + maxQueue - this.#count)) {
+      throw queueFull(maxQueue, this.#retryAfter.secondsFor(Math.max(this.#count - slots, 1)));
+    }
     let waiting = count;
     let held = count;
     let paused = 0;

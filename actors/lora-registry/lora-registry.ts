@@ -10,11 +10,14 @@ import type {
 } from "../api/lora-adapters.ts";
 import type { ModelAdapters } from "./model-adapters.ts";
 
-export class LoraRegistry implements LoraAdapters {
-  readonly #models: ReadonlyMap<string, ModelAdapters | null>;
+/** `adapters`: null = the model does not support adapters. */
+type AdaptableModels = ReadonlyMap<string, { readonly adapters: ModelAdapters | null }>;
 
-  /** `models`: the adapters of each model, by model id; null = the model does not support adapters. */
-  constructor(models: ReadonlyMap<string, ModelAdapters | null>) {
+export class LoraRegistry implements LoraAdapters {
+  readonly #models: AdaptableModels;
+
+  /** `models`: the models by id. */
+  constructor(models: AdaptableModels) {
     this.#models = models;
   }
 
@@ -43,7 +46,7 @@ export class LoraRegistry implements LoraAdapters {
   }
 
   #of(model: string): ModelAdapters {
-    const adapters = this.#models.get(model);
+    const adapters = this.#models.get(model)?.adapters;
     if (adapters) return adapters;
     if (adapters === null) {
       throw new ServerError(

@@ -10,6 +10,7 @@ import {
   type Transport,
 } from "@modelcontextprotocol/client";
 import type { Clock } from "../../runtime/clock.ts";
+import { deferred } from "../../runtime/deferred.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { isOldServer, type TransportOptions, transportsOf } from "./transports/open-transport.ts";
 
@@ -42,18 +43,15 @@ export class McpSession {
   readonly #options: McpSessionOptions;
   #client: Client | null = null;
   #transport: Transport | null = null;
-  #end: (reason: string) => void = () => {};
+  readonly #end = deferred<string>();
   #endReason: string | null = null;
   /** Resolves with the reason when the connection has ended. */
-  readonly ended: Promise<string>;
+  readonly ended = this.#end.promise;
   #stopChecks = (): void => {};
   #isProbing = false;
 
   constructor(options: McpSessionOptions) {
     this.#options = options;
-    this.ended = new Promise((resolve) => {
-      this.#end = resolve;
-    });
   }
 
   /** Connects to and initialises the server. Rejects with the reason of a failure. `close` must be called in both cases. */
@@ -86,7 +84,7 @@ export class McpSession {
   /** Ends the connection with a reason. It cannot be used any more. */
   fail(reason: string): void {
     this.#endReason ??= reason;
-    this.#end(this.#endReason);
+    this.#end.resolve(this.#endReason);
   }
 
   /** Reason why the connection has ended; null = it is still open. */

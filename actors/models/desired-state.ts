@@ -1,24 +1,20 @@
 // DesiredState: the operator's pending calls to load or unload one model, in order. The last call decides the final state. When
 // an unload finishes, earlier reloads are settled too. A reload after an unload starts when that unload has finished.
+import { type Deferred, deferred } from "../../runtime/deferred.ts";
 import type { ModelOutcome } from "../api/model-management.ts";
 
 type Call = "unload" | "reload";
 
-interface PendingCall {
-  readonly outcome: Promise<ModelOutcome>;
-  readonly settle: (outcome: ModelOutcome) => void;
-}
-
 export class DesiredState {
   /** Pending calls by kind. The latest call is the last entry. */
-  readonly #calls = new Map<Call, PendingCall>();
+  readonly #calls = new Map<Call, Deferred<ModelOutcome>>();
 
   /** Adds a call and returns its outcome. Pending calls of the same kind share one promise. */
   call(call: Call): Promise<ModelOutcome> {
-    const pending = this.#calls.get(call) ?? createCall();
+    const pending = this.#calls.get(call) ?? deferred();
     this.#calls.delete(call);
     this.#calls.set(call, pending);
-    return pending.outcome;
+    return pending.promise;
   }
 
   has(call: Call): boolean {
@@ -45,15 +41,7 @@ export class DesiredState {
   }
 
   settle(call: Call, outcome: ModelOutcome): void {
-    this.#calls.get(call)?.settle(outcome);
+    this.#calls.get(call)?.resolve(outcome);
     this.#calls.delete(call);
   }
-}
-
-function createCall(): PendingCall {
-  let settle = (_outcome: ModelOutcome): void => {};
-  const outcome = new Promise<ModelOutcome>((resolve) => {
-    settle = resolve;
-  });
-  return { outcome, settle };
 }

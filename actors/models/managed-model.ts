@@ -28,7 +28,7 @@ import type { ModelSlots, SlotUser } from "./model-slots.ts";
 import { RejectionCounter } from "./rejection-counter.ts";
 import { type GateOptions, RequestGate } from "./request-gate.ts";
 import { failed, loading, type ModelWeights, notLoaded, type ServedModel, shuttingDown } from "./served-model.ts";
-import { checkTransition, type TransitionReason } from "./transitions.ts";
+import type { TransitionReason } from "./transitions.ts";
 
 export interface ManagedModelOptions extends ModelProcessOptions, GateOptions {
   readonly served: ServedModel;
@@ -55,8 +55,9 @@ export class ManagedModel implements SlotUser {
   readonly adapters: ModelAdapters | null;
   readonly model: ModelProcess;
   readonly refusals: RejectionCounter;
+  /** Counts the requests. A request that was admitted must leave it when it has ended. */
+  readonly gate: RequestGate;
   readonly #options: ManagedModelOptions;
-  readonly #gate: RequestGate;
   readonly #desired = new DesiredState();
   #phase: Phase = "out";
   #lastMove: TransitionReason | null = null;
@@ -82,7 +83,7 @@ export class ManagedModel implements SlotUser {
     this.adapters = options.adapters;
     this.model = new ModelProcess(options, { onUp: () => this.#up(), onDown: (error) => this.#down(error) });
     this.refusals = new RejectionCounter(served.id, log, clock);
-    this.#gate = new RequestGate(options, () => this.reconcile());
+    this.gate = new RequestGate(options, () => this.reconcile());
     if (options.loadsAtStart) this.#move("reloading", "start");
   }
 
@@ -93,14 +94,6 @@ export class ManagedModel implements SlotUser {
   /** The current status, with the error of the last failed load. */
   get outcome(): ModelOutcome {
     return { id: this.id, status: this.status, error: this.#failureRecord };
-  }
-
-  get inFlight(): number {
-    return this.#gate.inFlight;
-  }
-
-  get lastUsedMs(): number {
-    return this.#gate.lastUsedMs;
   }
 
   get isEvictable(): boolean {
@@ -134,7 +127,7 @@ export class ManagedModel implements SlotUser {
   /** Rejects waiting and new requests with an error, and unloads the model after its requests have ended. */
   async retire(error: ErrorRecord): Promise<void> {
     this.#retired = error;
-    this.#gate.refuse(error);
+    this.gate.refuse(error);
     await this.unload();
   }
 
@@ -155,34 +148,25 @@ export class ManagedModel implements SlotUser {
   }
 
   /**
-   * Admits a client's request. Loads the model if necessary, and resolves when it is loaded. leave() must be called when the
+   * Admits a client's request. Loads the model if necessary, and resolves when it is loaded. gate.leave() must be called when the
    * request has ended. Rejects with the error if the request cannot be served.
    */
   async enter(signal: AbortSignal | null, client: string): Promise<void> {
-    if (this.tryEnter()) return;
+    if (this.gate.tryEnter()) return;
     const refusal = this.#refusal;
     if (refusal !== null) throw fromErrorRecord(refusal);
-    const admission = this.#gate.wait(signal, client);
+    const admission = this.gate.wait(signal, client);
     this.reconcile();
     await admission;
   }
 
-  /** Admits a request without waiting. Returns false if the model is not loaded or is about to be unloaded. */
-  tryEnter(): boolean {
-    return this.#gate.tryEnter();
-  }
-
-  leave(): void {
-    this.#gate.leave();
-  }
-
   /** Runs a task on the model and keeps the model loaded during the task. Throws model_state_conflict if the model is not loaded. */
   async whileLoaded<T>(task: (model: Ref<ModelProtocol>) => Promise<T>): Promise<T> {
-    if (!this.tryEnter()) throw fromErrorRecord(notLoaded(this.id));
+    if (!this.gate.tryEnter()) throw fromErrorRecord(notLoaded(this.id));
     try {
       return await task(this.model.ref());
     } finally {
-      this.leave();
+      this.gate.leave();
     }
   }
 
@@ -192,8 +176,8 @@ export class ManagedModel implements SlotUser {
     this.#isClosed = true;
     if (abortFlag) new Uint8Array(abortFlag)[0] = 1;
     this.refusals.flush();
-    this.#gate.close();
-    this.#gate.refuse(shuttingDown);
+    this.gate.close();
+    this.gate.refuse(shuttingDown);
     await this.model.stop(deadlineMs);
     await this.#stopping;
     if (this.status !== "unloaded") this.#move("unloaded", "stop");
@@ -205,14 +189,14 @@ export class ManagedModel implements SlotUser {
   /** Takes the next step towards the desired state, if a step is needed. */
   reconcile(): void {
     if (this.#isClosed) return;
-    const isWanted = this.#desired.isLoaded || this.#gate.hasWaiting;
+    const isWanted = this.#desired.isLoaded || this.gate.hasWaiting;
     const reason = this.#unloadReason;
     if (this.#phase === "out" && isWanted) this.#load();
     else if (this.#phase === "out" && this.status === "reloading")
       this.#unloaded(reason === "unload" ? reason : "unwanted");
     else if (this.#phase === "starting" && reason === "unload" && !isWanted) this.#stopping = this.#stop(reason);
     else if (this.#phase === "running" && reason !== null) this.#drain(reason);
-    else if (this.#phase === "running" && this.model.isUp) this.#gate.open();
+    else if (this.#phase === "running" && this.model.isUp) this.gate.open();
   }
 
   /** Strongest reason to unload the model; null = no reason. A stop in progress keeps its reason unless a stronger one arises. */
@@ -220,7 +204,7 @@ export class ManagedModel implements SlotUser {
     if (this.#desired.has("unload")) return "unload";
     if (this.#options.slots.isEvicted(this)) return "evict";
     if (this.#stopReason !== null) return this.#stopReason;
-    if (this.#phase === "running" && this.#gate.isIdle) return "idle";
+    if (this.#phase === "running" && this.gate.isIdle) return "idle";
     return this.#desired.has("reload") ? "reload" : null;
   }
 
@@ -232,7 +216,8 @@ export class ManagedModel implements SlotUser {
 
   #load(): void {
     if (this.status === "unloaded") this.#move("reloading", this.#desired.has("reload") ? "reload" : "request");
-    if (!this.#options.slots.acquire(this)) return;
+    // A remote model uses no memory here. With a slot, it would keep local models out while its servers are down.
+    if (this.served.engine !== "remote" && !this.#options.slots.acquire(this)) return;
     this.#phase = "starting";
     this.loadFraction = 0;
     if (this.#next !== null) this.#proven = this.#use(this.#next);
@@ -249,13 +234,13 @@ export class ManagedModel implements SlotUser {
 
   /** Stops the process after its requests have ended. */
   #drain(reason: UnloadReason): void {
-    this.#gate.close();
-    if (this.inFlight === 0 || !this.model.isUp) this.#stopping = this.#stop(reason);
+    this.gate.close();
+    if (this.gate.inFlight === 0 || !this.model.isUp) this.#stopping = this.#stop(reason);
   }
 
   async #stop(reason: UnloadReason): Promise<void> {
     const startMs = performance.now();
-    const drainMs = this.status === "loaded" ? Math.round(startMs - this.#gate.closedMs) : 0;
+    const drainMs = this.status === "loaded" ? Math.round(startMs - this.gate.closedMs) : 0;
     this.#phase = "stopping";
     this.#stopReason = reason;
     if (this.status === "loaded") await this.model.count();
@@ -281,7 +266,7 @@ export class ManagedModel implements SlotUser {
     this.#phase = "running";
     this.#proven = null;
     this.#move("loaded", "ready");
-    this.#gate.open();
+    this.gate.open();
     this.#desired.loaded(this.outcome);
     this.#options.slots.review();
     this.reconcile();
@@ -290,14 +275,14 @@ export class ManagedModel implements SlotUser {
   /** Handles an unexpected end of the process. `error`: why the process is not restarted; null = it will be restarted. */
   #down(error: ServerError | null): void {
     const { clock, restart } = this.#options;
-    this.#gate.close();
+    this.gate.close();
     if (this.#phase === "stopping") return;
     if (this.#phase === "running" && this.#unloadReason !== null) this.reconcile();
     else if (error === null) this.#move("reloading", "crash");
     else if (this.#proven !== null) this.#returnTo(this.#proven, error);
     else {
       this.#failure = { error, retryAtMs: clock.now() + restart.maxBackoffMs };
-      this.#gate.refuse(this.#failureRecord ?? failed(this.id, error));
+      this.gate.refuse(this.#failureRecord ?? failed(this.id, error));
       this.#unloaded("failed");
     }
   }
@@ -313,7 +298,6 @@ export class ManagedModel implements SlotUser {
 
   #move(to: ModelStatus, reason: TransitionReason): void {
     const from = this.status;
-    checkTransition(from, to, reason);
     this.status = to;
     this.#lastMove = reason;
     if (to === "reloading") this.#failure = null;

@@ -23,19 +23,32 @@ import { ManagedModel, type ManagedModelOptions } from "./managed-model.ts";
 import { resolveName, unknownModel } from "./model-names.ts";
 import type { ModelUsers } from "./model-process.ts";
 import { ModelSlots } from "./model-slots.ts";
-import { type DiffusionSettings, type ServedModel, type SpeechSettings, tokenless } from "./served-model.ts";
+import { type ServedModel, tokenless } from "./served-model.ts";
 
 /** Maximum time in ms for the process of a removed model to stop. */
 const removalDeadlineMs = 5000;
 
-function remoteInit({ id, spec, remote }: ServedModel, options: ServiceOptions): RemotePlaceInit {
-  if (!remote) throw new Error(`remote model "${id}" has no settings`);
-  const { path, maxModelLength, kind } = spec;
-  const { limits, frameIntervalMs, generationPlace } = options;
+type PlaceInit = ModelPlaceInit | RemotePlaceInit | RemoteTextPlaceInit | SpeechPlaceInit | DiffusionPlaceInit;
+
+/** Returns the module of a model's worker and its start parameters. */
+function moduleOf(served: ServedModel, options: ServiceOptions): { readonly module: URL; readonly init: PlaceInit } {
+  const { engine, spec, speech, diffusion, remote, textRemote } = served;
+  const { limits, frameIntervalMs, speculation, prefixStore } = options;
+  const { mailboxLimit } = options.generationPlace;
+  if (speech !== undefined) return { module: speechModule, init: { ...speech, mailboxLimit } };
+  if (diffusion !== undefined) return { module: diffusionModule, init: { ...diffusion, mailboxLimit } };
   const { queueTimeoutMs, maxQueue } = limits;
-  const { mailboxLimit } = generationPlace;
-  const own = { settings: remote, path, maxModelLength, kind: kind === "embedding" ? kind : "text" } as const;
-  return { ...own, queueTimeoutMs, maxQueue, frameIntervalMs, mailboxLimit };
+  const queue = { queueTimeoutMs, maxQueue, mailboxLimit };
+  if (textRemote !== undefined) return { module: remoteTextModule, init: { settings: textRemote, ...queue } };
+  if (engine === "remote") {
+    if (!remote) throw new Error(`remote model "${served.id}" has no settings`);
+    const { path, maxModelLength, kind } = spec;
+    const own = { settings: remote, path, maxModelLength, frameIntervalMs };
+    const init: RemotePlaceInit = { ...own, kind: kind === "embedding" ? kind : "text", ...queue };
+    return { module: remoteModelModule, init };
+  }
+  const init: ModelPlaceInit = { engine, spec, limits, frameIntervalMs, speculation, prefixStore, mailboxLimit };
+  return { module: options.modelModule ?? modelModule, init };
 }
 
 export class ModelManager {
@@ -48,7 +61,6 @@ export class ModelManager {
   readonly #models = new Map<string, ManagedModel>();
   /** Ids of the models that start() loads: the default model, and further models up to the number of slots. */
   readonly #atStart: ReadonlySet<string>;
-  readonly #adapters = new Map<string, ModelAdapters | null>();
   readonly #create: (served: ServedModel) => ManagedModel;
   #isStarting = true;
   #isStopped = false;
@@ -69,8 +81,8 @@ export class ModelManager {
       const own = { served, adapters, spawn, loadsAtStart, maxWaiting };
       return new ManagedModel({ ...options, ...own, system, users, slots, clock });
     };
-    for (const served of models) this.#keep(this.#create(served));
-    this.lora = new LoraRegistry(this.#adapters);
+    for (const served of models) this.#models.set(served.id, this.#create(served));
+    this.lora = new LoraRegistry(this.#models);
   }
 
   get all(): readonly ManagedModel[] {
@@ -96,7 +108,7 @@ export class ModelManager {
     if (this.#isStopped) throw new ServerError("draining", "the server is shutting down");
     if (this.#models.has(served.id)) throw new ServerError("conflict", `there is a model "${served.id}" already`);
     const model = this.#create(served);
-    this.#keep(model);
+    this.#models.set(served.id, model);
     model.adapters?.serverStarted();
   }
 
@@ -104,7 +116,6 @@ export class ModelManager {
   async remove(id: string): Promise<void> {
     const model = this.get(id);
     this.#models.delete(id);
-    this.#adapters.delete(id);
     await model.retire(toErrorRecord(unknownModel(id, this.entries())));
     await model.stop(removalDeadlineMs);
     await model.adapters?.close();
@@ -162,11 +173,6 @@ export class ModelManager {
     return this.get(name === "default" ? this.#options.defaultModelId : name);
   }
 
-  #keep(model: ManagedModel): void {
-    this.#models.set(model.id, model);
-    this.#adapters.set(model.id, model.adapters);
-  }
-
   #adaptersOf({ id, spec, adapters }: ServedModel, gate: AdapterLoadLock): ModelAdapters | null {
     if (adapters === null) return null;
     const { adapterFolder: folder, adapterRoot: root, log } = this.#options;
@@ -184,59 +190,14 @@ export class ModelManager {
   }
 
   #spawn(served: ServedModel, signal: AbortSignal): Promise<Place<ModelPlaceReady>> {
-    const { id, engine, spec, kind, speech, diffusion, textRemote } = served;
-    if (speech !== undefined) return this.#spawnTokenless(id, speechModule, speech, signal);
-    if (diffusion !== undefined) return this.#spawnTokenless(id, diffusionModule, diffusion, signal);
-    const { limits, frameIntervalMs, speculation, prefixStore, generationPlace, loadTimeoutMs } = this.#options;
-    const { mailboxLimit } = generationPlace;
-    const common = {
+    const { id, kind } = served;
+    return spawnPlace<PlaceInit, ModelPlaceReady>({
       name: `model:${id}`,
       signal,
-      startTimeoutMs: loadTimeoutMs,
-      onProgress: (report: unknown) => this.#reported(id, report as ModelReport),
-    };
-    if (textRemote !== undefined) {
-      const { queueTimeoutMs, maxQueue } = limits;
-      const init = { settings: textRemote, queueTimeoutMs, maxQueue, mailboxLimit };
-      return spawnPlace<RemoteTextPlaceInit, ModelPlaceReady>({
-        ...common,
-        module: remoteTextModule,
-        init,
-        kind: "thread",
-      });
-    }
-    if (engine === "remote") {
-      const init = remoteInit(served, this.#options);
-      return spawnPlace<RemotePlaceInit, ModelPlaceReady>({
-        ...common,
-        module: remoteModelModule,
-        init,
-        kind: "thread",
-      });
-    }
-    return spawnPlace<ModelPlaceInit, ModelPlaceReady>({
-      ...common,
-      module: this.#options.modelModule ?? modelModule,
-      init: { engine, spec, limits, frameIntervalMs, speculation, prefixStore, mailboxLimit },
+      ...moduleOf(served, this.#options),
       kind,
-    });
-  }
-
-  /** Starts the process of a speech or diffusion model. */
-  #spawnTokenless(
-    id: string,
-    module: URL,
-    settings: SpeechSettings | DiffusionSettings,
-    signal: AbortSignal,
-  ): Promise<Place<ModelPlaceReady>> {
-    const { mailboxLimit } = this.#options.generationPlace;
-    return spawnPlace<SpeechPlaceInit | DiffusionPlaceInit, ModelPlaceReady>({
-      name: `model:${id}`,
-      signal,
-      module,
-      init: { ...settings, mailboxLimit },
-      kind: "process",
       startTimeoutMs: this.#options.loadTimeoutMs,
+      onProgress: (report) => this.#reported(id, report as ModelReport),
     });
   }
 

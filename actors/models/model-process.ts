@@ -28,7 +28,8 @@ import {
 export interface ModelUsers {
   /** Attaches a model. Resolves to the facts from the model's file; null = they were not read. */
   attach(served: ServedModel, place: Place<ModelPlaceReady>): Promise<ModelFileFacts | null>;
-  detach(id: string, error: ErrorRecord): void;
+  /** Detaches a model whose worker has ended. `place`: the worker; null = it was not attached. `error`: reason for its requests. */
+  detach(id: string, place: Place<ModelPlaceReady> | null, error: ErrorRecord): void;
 }
 
 export interface ModelProcessOptions extends Pick<ServiceOptions, "restart" | "loadTimeoutMs" | "log"> {
@@ -150,12 +151,17 @@ export class ModelProcess {
     if (this.#started !== place || this.#isStopping) return;
     this.isUp = true;
     const isFirstLoad = this.capabilities === null;
-    this.capabilities = capabilitiesOf(place.ready, facts);
+    this.capabilities = capabilitiesOf(place.ready, facts ?? this.capabilities?.file ?? null);
     log.info(loadedFields(served.id, performance.now() - this.#startedMs, place), "model loaded");
     if (isFirstLoad && this.capabilities.generates) log.info(defaultFields(served), "defaults of requests");
     const cut = contextCut(served, place.ready);
     if (cut !== null) log.warn({ model: served.id }, cut);
     this.#hooks.onUp();
+  }
+
+  /** Sets the facts from the model's file, if the model has been loaded. They are read late if the generation thread was down. */
+  setFileFacts(file: ModelFileFacts): void {
+    if (this.capabilities !== null) this.capabilities = { ...this.capabilities, file };
   }
 
   async #loadAdapters(place: Place<ModelPlaceReady>): Promise<void> {
@@ -171,12 +177,12 @@ export class ModelProcess {
 
   #down({ reason, orderly }: PeerExit, retryInMs: number | null): void {
     const { served, users, log, restart } = this.#options;
-    const wasUp = this.isUp;
+    const { isUp: wasUp, place } = this;
     this.isUp = false;
     this.#started = null;
     this.place = null;
     this.statistics.ended();
-    users.detach(served.id, loading(served.id));
+    users.detach(served.id, place, loading(served.id));
     if (this.#isStopping) {
       if (!orderly && wasUp) log.warn({ model: served.id, reason }, "a model's engine did not stop in order");
       return;

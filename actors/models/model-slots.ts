@@ -1,12 +1,12 @@
 // ModelSlots: limits how many models are in memory at the same time (max_loaded_models). Models queue for a slot in order of
 // arrival. While a model waits, the least recently used model with a slot is evicted, one model at a time. Deadlocks are
-// impossible, because every load ends by itself, and an evicted model releases its slot when its requests have ended.
+// impossible, because every load ends by itself, and an evicted model releases its slot when its requests have ended. Remote
+// models need no slot: their loads do not end while their servers are down.
+import type { RequestGate } from "./request-gate.ts";
 
 /** The part of a model's interface that ModelSlots uses. */
 export interface SlotUser {
-  /** Number of running requests. */
-  readonly inFlight: number;
-  readonly lastUsedMs: number;
+  readonly gate: Pick<RequestGate, "inFlight" | "lastUsedMs">;
   /** Whether the model is loaded and can be unloaded in favour of another model. */
   readonly isEvictable: boolean;
   /** Whether the model is about to be unloaded, because of its eviction or for another reason. */
@@ -73,7 +73,7 @@ export class ModelSlots {
 /** Returns the least recently used of the idle models, or of all models if none is idle; null = `users` is empty. */
 function leastRecentlyUsed(users: readonly SlotUser[]): SlotUser | null {
   const [first] = users.toSorted(
-    (a, b) => Number(a.inFlight > 0) - Number(b.inFlight > 0) || a.lastUsedMs - b.lastUsedMs,
+    ({ gate: a }, { gate: b }) => Number(a.inFlight > 0) - Number(b.inFlight > 0) || a.lastUsedMs - b.lastUsedMs,
   );
   return first ?? null;
 }

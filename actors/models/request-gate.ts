@@ -25,6 +25,7 @@ interface Waiting {
 }
 
 export class RequestGate {
+  /** Number of running requests. */
   inFlight = 0;
   isIdle = false;
   /** Clock time in ms of the last use: the gate was opened, or a request entered or left. */

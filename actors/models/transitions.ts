@@ -1,9 +1,9 @@
-// Transitions: the table of the allowed status changes of a model, with their reasons. docs/models.md shows the same table.
-import assert from "node:assert";
+// Transitions: the table of the allowed status changes of a model, with their reasons. docs/models.md shows the same table, and
+// the tests of the lifecycle check every status change against it.
 import type { ModelStatus } from "../api/inference.ts";
 
-/** Columns: from, to, reason, and the condition (shown in docs/models.md). */
-const transitions = [
+/** Columns: from, to, reason, condition. */
+export const transitions = [
   ["unloaded", "reloading", "start", "the server starts and loads the model"],
   ["unloaded", "reloading", "request", "a request names the model"],
   ["unloaded", "reloading", "reload", "`POST /v1/models/reload`"],
@@ -23,14 +23,3 @@ const transitions = [
 ] as const satisfies readonly (readonly [ModelStatus, ModelStatus, string, string])[];
 
 export type TransitionReason = (typeof transitions)[number][2];
-
-/** Throws if the table does not contain a transition, because that is a programming error. */
-export function checkTransition(from: ModelStatus, to: ModelStatus, reason: TransitionReason): void {
-  const isKnown = transitions.some((row) => row[0] === from && row[1] === to && row[2] === reason);
-  assert(isKnown, `a model does not go from ${from} to ${to} by "${reason}"`);
-}
-
-/** Returns all transitions, in the order in which docs/models.md lists them. */
-export function transitionRows() {
-  return transitions.map(([from, to, reason, when]) => ({ from, to, reason, when }));
-}

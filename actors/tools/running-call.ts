@@ -1,17 +1,12 @@
 // Running call: the state of one call that can be cancelled.
+import { deferred } from "../../runtime/deferred.ts";
 
 export class RunningCall {
+  readonly #cancelled = deferred();
   /** Resolves when the call has been cancelled and runs no process (any longer). */
-  readonly cancelled: Promise<void>;
+  readonly cancelled = this.#cancelled.promise;
   #isCancelled = false;
   #stop: (() => Promise<void>) | null = null;
-  #onCancelled: () => void = () => {};
-
-  constructor() {
-    this.cancelled = new Promise((resolve) => {
-      this.#onCancelled = resolve;
-    });
-  }
 
   get isCancelled(): boolean {
     return this.#isCancelled;
@@ -19,7 +14,7 @@ export class RunningCall {
 
   cancel(): void {
     this.#isCancelled = true;
-    if (this.#stop === null) this.#onCancelled();
+    if (this.#stop === null) this.#cancelled.resolve();
     else void this.#stop();
   }
 
@@ -31,7 +26,7 @@ export class RunningCall {
       return await work;
     } finally {
       this.#stop = null;
-      if (this.#isCancelled) this.#onCancelled();
+      if (this.#isCancelled) this.#cancelled.resolve();
     }
   }
 }

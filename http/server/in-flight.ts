@@ -1,5 +1,6 @@
 // Requests in flight: requests without a complete response. Both HTTP front ends use this class for a graceful close, which
 // completes when the last request has ended.
+import { deferred } from "../../runtime/deferred.ts";
 import type { EdgeServer } from "./edge.ts";
 
 /**
@@ -29,11 +30,8 @@ export class InFlight {
   /** Resolves the promise of retire(); null if the server is not retired, or still accepts connections. */
   #unused: (() => void) | null = null;
   #unusedTimer: NodeJS.Timeout | null = null;
-  #settle: () => void = () => {};
   /** Resolves when the server is closed and no request is in flight. */
-  readonly #empty: Promise<void> = new Promise((resolve) => {
-    this.#settle = resolve;
-  });
+  readonly #empty = deferred();
 
   /** Whether each response should close its connection, because the server is retired or closed. */
   get isRetiring(): boolean {
@@ -49,7 +47,7 @@ export class InFlight {
   delete(request: Abortable): void {
     this.#open.delete(request);
     if (this.#open.size > 0) return;
-    if (this.#isClosing) this.#settle();
+    if (this.#isClosing) this.#empty.resolve();
     this.#waitUnused();
   }
 
@@ -69,13 +67,13 @@ export class InFlight {
       this.#isRetiring = true;
       stopAccepting();
       this.#isClosing = true;
-      if (this.#open.size === 0) this.#settle();
+      if (this.#open.size === 0) this.#empty.resolve();
     };
     const forceClose = (): void => {
       close();
       for (const request of [...this.#open]) request.abort();
     };
-    return { port, retire, close, closed: this.#empty.then(stop), forceClose };
+    return { port, retire, close, closed: this.#empty.promise.then(stop), forceClose };
   }
 
   #waitUnused(): void {

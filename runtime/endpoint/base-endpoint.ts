@@ -1,6 +1,7 @@
 // Base class of both endpoints: passes messages to the handler of their channel, holds a limited number of early messages, and
 // resolves `exit` exactly once.
 import assert from "node:assert";
+import { deferred } from "../deferred.ts";
 import type { Endpoint, PeerExit, Transferable } from "./endpoint.ts";
 
 /** Maximum number of messages held for channels that have no handler yet. */
@@ -25,22 +26,17 @@ export interface EndpointOptions {
 
 export abstract class BaseEndpoint implements Endpoint {
   readonly peer: string;
-  readonly exit: Promise<PeerExit>;
+  readonly #ended = deferred<PeerExit>();
+  readonly exit = this.#ended.promise;
   readonly #handlers = new Map<string, Handler>();
   readonly #held = new Map<string, unknown[]>();
   readonly #explain: Explain | undefined;
-  readonly #resolveExit: (exit: PeerExit | Promise<PeerExit>) => void;
   #heldCount = 0;
   #isLost = false;
 
   constructor(options: EndpointOptions) {
     this.peer = options.peer;
     this.#explain = options.explain;
-    let resolveExit: (exit: PeerExit | Promise<PeerExit>) => void = () => {};
-    this.exit = new Promise((resolve) => {
-      resolveExit = resolve;
-    });
-    this.#resolveExit = resolveExit;
   }
 
   abstract send(channel: string, payload: unknown, transfer?: readonly Transferable[]): boolean;
@@ -93,7 +89,7 @@ export abstract class BaseEndpoint implements Endpoint {
     if (this.#isLost) return;
     this.#isLost = true;
     this.abandon();
-    this.#resolveExit(this.#explain === undefined ? loss : this.#explain(loss, isFailure));
+    this.#ended.resolve(this.#explain === undefined ? loss : this.#explain(loss, isFailure));
   }
 
   #deliverHeld(channel: string, handler: Handler): void {

@@ -1,6 +1,7 @@
 // Task crew: the workers of a task pool. Decides how many workers there are, which shared values (see TaskPool.share) each
 // worker loads, and when a worker is replaced. The pool sends tasks to the workers and receives the results. A quick worker
 // permanently becomes a slow worker with its first slow task.
+import { type Deferred, deferred } from "../deferred.ts";
 import { ServerError } from "../errors.ts";
 import { type EndReason, TaskEnded } from "./task.ts";
 import { type Load, TaskWorker, type TaskWorkerHooks, type TaskWorkerOptions } from "./task-worker.ts";
@@ -32,13 +33,11 @@ export interface TaskCrewHooks extends Pick<TaskWorkerHooks, "onFree" | "onResul
   onHopeful(): void;
 }
 
-interface Shared {
+/** A shared value, with the promise of the result of the first worker that loads it. */
+interface Shared extends Deferred<unknown> {
   readonly value: unknown;
-  /** Promise for the result of the first worker that loads the value. */
-  readonly first: Promise<unknown>;
   /** True if a worker has loaded the value within `quickMs`. */
   isQuick: boolean;
-  settle(value: unknown, error: Error | null): void;
 }
 
 export class TaskCrew {
@@ -64,7 +63,7 @@ export class TaskCrew {
         hooks.onFree(worker);
       },
       onShared: (worker, key, value) => this.#loaded(worker, key, value),
-      onNotShared: (key, error) => this.#shared.get(key)?.settle(undefined, error),
+      onNotShared: (key, error) => this.#shared.get(key)?.reject(error),
       onEnded: (worker, reason, cause) => this.#end(worker, reason, cause),
     };
   }
@@ -100,16 +99,17 @@ export class TaskCrew {
   /** Shares a value; see TaskPool.share. The caller must call `keep` afterwards. */
   share(key: string, value: unknown): Promise<unknown> {
     this.unshare(key);
-    const shared = sharedValue(value);
-    this.#shared.set(key, shared);
-    return shared.first;
+    const first = deferred<unknown>();
+    first.promise.catch(() => {});
+    this.#shared.set(key, { ...first, value, isQuick: false });
+    return first.promise;
   }
 
   unshare(key: string): void {
     const shared = this.#shared.get(key);
     if (shared === undefined) return;
     this.#shared.delete(key);
-    shared.settle(undefined, new ServerError("cancelled", `"${key}" is no longer shared`));
+    shared.reject(new ServerError("cancelled", `"${key}" is no longer shared`));
     for (const worker of this.#workers) worker.unshare(key);
   }
 
@@ -202,7 +202,7 @@ export class TaskCrew {
     this.#clearSurplusTimer();
     const ends = [...this.#workers].map((worker) => worker.end());
     this.#workers.clear();
-    for (const { settle } of this.#shared.values()) settle(undefined, reason);
+    for (const { reject } of this.#shared.values()) reject(reason);
     await Promise.all(ends);
   }
 
@@ -253,7 +253,7 @@ export class TaskCrew {
     if (shared === undefined) worker.unshare(key);
     else {
       shared.isQuick ||= worker.load !== null && performance.now() - worker.load.startedMs < this.#options.quickMs;
-      shared.settle(value, null);
+      shared.resolve(value);
     }
   }
 
@@ -262,7 +262,7 @@ export class TaskCrew {
     this.drop(worker);
     if (!worker.isReady) this.#notStarted(cause);
     // Makes TaskPool.share() reject and drop the value, so that no other worker loads the value that ended this worker.
-    if (load !== null) this.#shared.get(load.key)?.settle(undefined, new TaskEnded(reason, "", cause));
+    if (load !== null) this.#shared.get(load.key)?.reject(new TaskEnded(reason, "", cause));
     this.#hooks.onEnded(worker, reason, cause);
   }
 
@@ -279,7 +279,7 @@ export class TaskCrew {
     }, delayMs);
     if (!this.#isHopeless || this.#readyCount > 0) return;
     const error = new ServerError("peer_gone", "the threads that read requests do not start; try again shortly");
-    for (const { settle } of this.#shared.values()) settle(undefined, error);
+    for (const { reject } of this.#shared.values()) reject(error);
     this.#hooks.onHopeless(error);
   }
 
@@ -290,13 +290,4 @@ export class TaskCrew {
   get #readyCount(): number {
     return this.#kind(false).filter((worker) => worker.isReady).length;
   }
-}
-
-function sharedValue(value: unknown): Shared {
-  let settle: Shared["settle"] = () => {};
-  const first = new Promise<unknown>((resolve, reject) => {
-    settle = (answer, error) => (error === null ? resolve(answer) : reject(error));
-  });
-  first.catch(() => {});
-  return { value, first, isQuick: false, settle };
 }

@@ -69,7 +69,7 @@ export class ModelCalls<P extends Protocol<P>> {
     } catch (error) {
       if (!signal.aborted) yield [{ type: "error", error: toErrorRecord(error) }];
     } finally {
-      if (hasEntered) model.leave();
+      if (hasEntered) model.gate.leave();
     }
   }
 

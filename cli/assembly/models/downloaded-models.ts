@@ -1,5 +1,6 @@
 // DownloadedModels: downloads models on request of clients while the server runs. The names of the models are kept in a file in
 // the cache, so that the next start of the server serves them again.
+import { once } from "node:events";
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { dirname, join, sep } from "node:path";
 import { z } from "zod";
@@ -9,6 +10,7 @@ import { hubCacheDirectory } from "../../../engines/files/hub/api/hub-locations.
 import { deleteCachedModel, listCachedModels } from "../../../engines/files/hub/cached-models.ts";
 import { defaultCacheDirectory } from "../../../engines/files/hub/model-cache.ts";
 import { isFetchedSource } from "../../../engines/files/hub/resolve-model.ts";
+import { deferred } from "../../../runtime/deferred.ts";
 import { ServerError, toErrorRecord } from "../../../runtime/errors.ts";
 import type { Logger } from "../../../runtime/log/log.ts";
 import { addedModel, type Config } from "../../config/config.ts";
@@ -48,6 +50,8 @@ export class DownloadedModels implements ModelLibrary {
    * cache.
    */
   #deletions: Promise<unknown> = Promise.resolve();
+  /** Promises of removed models whose process has not ended, by model name. New downloads of the model wait for it. */
+  readonly #draining = new Map<string, Promise<void>>();
   #isStopped = false;
 
   constructor(options: DownloadedModelsOptions) {
@@ -92,13 +96,11 @@ export class DownloadedModels implements ModelLibrary {
     if (this.#has(name)) return;
     const job = found ?? this.#begin(name);
     job.watchers.add(onProgress);
-    let leave = () => {};
-    const left = new Promise<never>((_, reject) => {
-      leave = () => reject(cancelled(name));
-    });
+    const left = deferred<never>();
+    const leave = () => left.reject(cancelled(name));
     signal.addEventListener("abort", leave, { once: true });
     try {
-      await Promise.race([job.done, left]);
+      await Promise.race([job.done, left.promise]);
     } finally {
       signal.removeEventListener("abort", leave);
       job.watchers.delete(onProgress);
@@ -111,7 +113,8 @@ export class DownloadedModels implements ModelLibrary {
     const name = this.#servedName(given);
     const { path } = this.#entry(name);
     const files = builder.files.get(name) ?? [path];
-    const drained = front.removeModel(name);
+    const drained = front.removeModel(name).finally(() => this.#draining.delete(name));
+    this.#draining.set(name, drained);
     builder.forget(name);
     await drained;
     const deletion = this.#deletions.then(async () => {
@@ -166,7 +169,11 @@ export class DownloadedModels implements ModelLibrary {
       for (const watcher of watchers) watcher(job.state);
     };
     const progress = { update, stop: () => undefined, signal: abort.signal };
-    const done = this.#deletions.then(() => task({ progress })).finally(() => this.#jobs.delete(name));
+    // The old process would lose its requests if the model were loaded again. An aborted job is not delayed.
+    const done = Promise.race([this.#draining.get(name), once(abort.signal, "abort")])
+      .then(() => this.#deletions)
+      .then(() => task({ progress }))
+      .finally(() => this.#jobs.delete(name));
     done.catch(() => undefined);
     const job: Job = {
       state: { model: name, status: `download ${name}`, doneBytes: 0, totalBytes: null },

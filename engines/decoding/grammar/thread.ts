@@ -1,6 +1,7 @@
 // Grammar thread: the model thread's handle to one grammar worker. It tracks the compiled grammars of the worker, the
 // time of its current work, and its end. A worker that has ended is never restarted; `onEnd` notifies the owner.
 import { Worker } from "node:worker_threads";
+import { type Deferred, deferred } from "../../../runtime/deferred.ts";
 import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
 import { hasReachedHeapLimit } from "../../../runtime/thread/heap-limit.ts";
 import { lowerPriority, processorMs } from "../../../runtime/thread/system-thread.ts";
@@ -28,10 +29,9 @@ const leastShare = 0.1;
 const heapMiB = 256;
 const heapBytesPerToken = 2048;
 
-interface Compilation {
+/** A compilation, with the promise of its time in ms. */
+interface Compilation extends Deferred<number> {
   readonly source: GrammarSource;
-  readonly done: Promise<number>;
-  settle(result: number | ServerError): void;
 }
 
 export class GrammarThread {
@@ -134,12 +134,15 @@ export class GrammarThread {
    */
   compile({ id, source }: NumberedSource): Promise<number> {
     const known = this.#compilations.get(id);
-    if (known) return known.done;
+    if (known) return known.promise;
     if (this.#compiled.has(id)) return Promise.resolve(0);
-    const compilation = startCompilation(source);
-    this.#compilations.set(id, compilation);
+    const compiled = deferred<number>();
+    // If a known grammar is compiled again for a matcher, no request waits for the result. So a
+    // rejection may have no other handler.
+    compiled.promise.catch(() => undefined);
+    this.#compilations.set(id, { ...compiled, source });
     this.#order({ type: "compile", grammar: id, source });
-    return compilation.done;
+    return compiled.promise;
   }
 
   /**
@@ -260,7 +263,8 @@ export class GrammarThread {
   #settle(grammar: number, result: number | ServerError): void {
     const compilation = this.#compilations.get(grammar);
     this.#compilations.delete(grammar);
-    compilation?.settle(result);
+    if (typeof result === "number") compilation?.resolve(result);
+    else compilation?.reject(result);
   }
 }
 
@@ -273,17 +277,6 @@ function startWorker(workerData: WorkerSetup, maxOldGenerationSizeMb: number): W
   } catch (cause) {
     throw failure(`it cannot be started (${cause instanceof Error ? cause.message : cause})`, cause);
   }
-}
-
-function startCompilation(source: GrammarSource): Compilation {
-  let settle: Compilation["settle"] = () => undefined;
-  const done = new Promise<number>((resolve, reject) => {
-    settle = (result) => (typeof result === "number" ? resolve(result) : reject(result));
-  });
-  // If a known grammar is compiled again for a matcher, no request waits for the result. So a
-  // rejection may have no other handler.
-  done.catch(() => undefined);
-  return { source, done, settle };
 }
 
 function refusal({ param }: GrammarSource, reason: string): ServerError {

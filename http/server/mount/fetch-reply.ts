@@ -1,4 +1,5 @@
 // Reply to a request of a fetch-style handler: a web Response. A streamed body has back pressure.
+import { deferred } from "../../../runtime/deferred.ts";
 import type { EdgeReply } from "../body-intake.ts";
 import type { ReplyHeaders, StreamSink } from "../edge.ts";
 import type { InFlight } from "../in-flight.ts";
@@ -11,17 +12,17 @@ const CLIENT_GONE = 499;
 const encoder = new TextEncoder();
 
 export class FetchReply implements EdgeReply, StreamSink {
+  readonly #response = deferred<Response>();
   /**
    * Response to the request. If the client disconnects early, it resolves to a response with status 499. No one reads
    * that response, but without it the embedding program would log an error.
    */
-  readonly response: Promise<Response>;
+  readonly response = this.#response.promise;
   closesConnection = false;
   onDone: () => void = () => {};
   readonly #method: string;
   readonly #inFlight: InFlight;
   readonly #aborter = new AbortController();
-  #resolve: (response: Response) => void = () => {};
   #body: ReadableStreamDefaultController<Uint8Array> | null = null;
   #isAnswered = false;
   #isDone = false;
@@ -31,9 +32,6 @@ export class FetchReply implements EdgeReply, StreamSink {
     this.#method = method;
     this.#inFlight = inFlight;
     inFlight.add(this);
-    this.response = new Promise((resolve) => {
-      this.#resolve = resolve;
-    });
     const onAbort = () => this.gone();
     signal.addEventListener("abort", onAbort, { once: true });
     this.#aborter.signal.addEventListener("abort", () => signal.removeEventListener("abort", onAbort));
@@ -56,7 +54,7 @@ export class FetchReply implements EdgeReply, StreamSink {
     const length = status === 204 ? {} : { "content-length": `${bytes.length}` };
     // The bytes are copied, because the body may share memory with the server's internal data.
     const content = hasNoBody ? null : new Uint8Array(bytes);
-    this.#resolve(new Response(content, { status, headers: { ...headers, ...length } }));
+    this.#response.resolve(new Response(content, { status, headers: { ...headers, ...length } }));
     this.#finish();
   }
 
@@ -71,7 +69,7 @@ export class FetchReply implements EdgeReply, StreamSink {
       cancel: () => this.gone(),
     };
     const strategy = { highWaterMark: highWaterBytes, size: (chunk?: Uint8Array) => chunk?.byteLength ?? 0 };
-    this.#resolve(new Response(new ReadableStream<Uint8Array>(source, strategy), { status, headers }));
+    this.#response.resolve(new Response(new ReadableStream<Uint8Array>(source, strategy), { status, headers }));
     return this;
   }
 
@@ -108,7 +106,7 @@ export class FetchReply implements EdgeReply, StreamSink {
   gone(): void {
     if (this.#isDone) return;
     this.#aborter.abort();
-    this.#resolve(new Response(null, { status: CLIENT_GONE }));
+    this.#response.resolve(new Response(null, { status: CLIENT_GONE }));
     this.#wake();
     this.#finish();
   }

@@ -2,6 +2,7 @@
 // entry of the stream contains several consecutive events. The id of an entry is the number of its last event plus 1. So a
 // reader finds the events after any number, and Redis refuses an entry that is added twice. A published message notifies
 // readers of new events.
+import { deferred } from "../../deferred.ts";
 import type { RedisConnection } from "./redis-connection.ts";
 import { appendScript } from "./scripts.ts";
 
@@ -59,10 +60,7 @@ export class EventStreams {
     const now = await this.#read(id, after);
     if (now !== null || waitMs <= 0) return now;
     const watch = this.#watch(id);
-    let wake = (): void => {};
-    const woken = new Promise<void>((resolve) => {
-      wake = resolve;
-    });
+    const { promise: woken, resolve: wake } = deferred();
     const timer = setTimeout(wake, waitMs);
     watch.wakes.add(wake);
     try {

@@ -132,14 +132,14 @@ describe("calls of models with streams of their own", () => {
       place.calls.map(({ what }) => what),
       ["cat", "dog"],
     );
-    assert.equal(model.inFlight, 2);
+    assert.equal(model.gate.inFlight, 2);
     place.calls[1]?.writer.write({ type: "line", number: 2 });
     place.calls[0]?.writer.write({ type: "line", number: 1 });
     assert.deepEqual((await cat).value, [{ type: "line", number: 1 }]);
     assert.deepEqual((await dog).value, [{ type: "line", number: 2 }]);
     for (const { writer } of place.calls) writer.end();
     assert.deepEqual([(await first.next()).done, (await second.next()).done], [true, true]);
-    assert.equal(model.inFlight, 0);
+    assert.equal(model.gate.inFlight, 0);
   });
 
   it("pause the place until the events are read", async () => {
@@ -169,16 +169,16 @@ describe("calls of models with streams of their own", () => {
     await begun;
     await left.return(undefined);
     await turns();
-    assert.deepEqual([place.calls[0]?.isCancelled, model.inFlight], [true, 0]);
+    assert.deepEqual([place.calls[0]?.isCancelled, model.gate.inFlight], [true, 0]);
 
     const aborted = call("dog").next();
     await turns();
     stop.abort();
     assert.equal((await aborted).done, true);
     await turns();
-    assert.deepEqual([place.calls[1]?.isCancelled, model.inFlight], [true, 0]);
+    assert.deepEqual([place.calls[1]?.isCancelled, model.gate.inFlight], [true, 0]);
     assert.equal((await call("bird").next()).done, true, "aborted before it began");
-    assert.equal(model.inFlight, 0);
+    assert.equal(model.gate.inFlight, 0);
   });
 
   it("end without an event when they are aborted while the model is loaded", async () => {
@@ -187,7 +187,7 @@ describe("calls of models with streams of their own", () => {
     await turns();
     stop.abort();
     assert.equal((await waiting).done, true);
-    assert.deepEqual([place.calls.length, model.inFlight], [0, 0]);
+    assert.deepEqual([place.calls.length, model.gate.inFlight], [0, 0]);
   });
 
   it("fail with one last event when the place ends, and throw for an unknown model", async () => {
@@ -204,7 +204,7 @@ describe("calls of models with streams of their own", () => {
       [["error", "peer_gone"]],
     );
     assert.equal((await events.next()).done, true);
-    assert.equal(model.inFlight, 0);
+    assert.equal(model.gate.inFlight, 0);
     await assert.rejects(call("cat", "nobody").next(), { code: "model_not_found" });
   });
 });

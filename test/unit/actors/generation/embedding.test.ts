@@ -306,6 +306,22 @@ describe("the generation actor and the capabilities of a model", () => {
     assert.equal(engine.cache.size, 0);
   });
 
+  it("rejects the requests beyond slots plus queue, and accepts others when these have ended", async (t) => {
+    const made = await createServer({ engine: { maxSequences: 2 }, limits: { maxQueue: 1 } });
+    t.after(made.close);
+    const all = Array.from({ length: 5 }, () => made.embed(["a"]).embedded);
+    const codes = await Promise.all(
+      all.map((embedded) =>
+        embedded.then(
+          () => null,
+          (error) => toErrorRecord(error).code,
+        ),
+      ),
+    );
+    assert.deepEqual(codes, [null, null, null, "queue_full", "queue_full"]);
+    assert.equal((await made.embed(["a"]).embedded).vectors.length, 1);
+  });
+
   it("returns an error for a model that does not exist", async (t) => {
     const { embed } = await server(t, {});
     assert.equal((await errorOf(embed(["a"], "other").embedded)).code, "model_loading");

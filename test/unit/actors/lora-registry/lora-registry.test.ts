@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { AdapterLoadLock } from "../../../../actors/lora-registry/adapter-load-lock.ts";
 import { LoraRegistry } from "../../../../actors/lora-registry/lora-registry.ts";
+import type { ModelAdapters } from "../../../../actors/lora-registry/model-adapters.ts";
 import { type ErrorCode, ServerError } from "../../../../runtime/errors.ts";
 import { createAdapters, eventually, FakeModel, generationOf, rest, withCode } from "./lora-registry-rig.ts";
 
@@ -189,7 +190,7 @@ describe("loading an adapter", () => {
 
   it("continues when the client leaves, and its failure has no effect", async (context) => {
     const rig = await createAdapters(context);
-    const registry = new LoraRegistry(new Map([["tiny", rig.adapters]]));
+    const registry = new LoraRegistry(new Map([["tiny", rig]]));
     rig.outside.isManual = true;
     const request = { model: "tiny", alias: "style", path: "/a", replace: false, expectedGeneration: null };
     void registry.load(request);
@@ -349,9 +350,9 @@ describe("the registry of all models", () => {
   it("finds the adapters of a model, or throws why there are none", async (context) => {
     const rig = await createAdapters(context);
     const registry = new LoraRegistry(
-      new Map([
-        ["tiny", rig.adapters],
-        ["plain", null],
+      new Map<string, { readonly adapters: ModelAdapters | null }>([
+        ["tiny", rig],
+        ["plain", { adapters: null }],
       ]),
     );
     const load = (model: string) =>

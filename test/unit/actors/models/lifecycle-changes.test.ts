@@ -158,7 +158,7 @@ describe("unloading a model", () => {
     assert.equal(late.state, "in");
     running.leave();
     late.leave();
-    assert.equal(tested.managed.inFlight, 0);
+    assert.equal(tested.managed.gate.inFlight, 0);
     assert.equal(tested.places.length, 2);
   });
 });

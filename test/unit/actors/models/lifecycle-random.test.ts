@@ -82,7 +82,7 @@ class World {
   #leave(request: Request | undefined): void {
     if (request === undefined) return;
     request.state = "over";
-    request.model.managed.leave();
+    request.model.managed.gate.leave();
   }
 
   #call(outcome: Promise<unknown>): void {
@@ -108,7 +108,7 @@ describe("three models with two slots", () => {
           new Set(world.requests.length > 0 ? ["over"] : []),
         );
         assert.equal(world.unsettledCalls, 0);
-        for (const { managed } of world.models) assert.equal(managed.inFlight, 0);
+        for (const { managed } of world.models) assert.equal(managed.gate.inFlight, 0);
         assert.equal(world.rig.mostAlive <= 2, true);
         await world.rig.close();
         assert.deepEqual([world.rig.alive, world.rig.clock.pendingCount], [0, 0]);

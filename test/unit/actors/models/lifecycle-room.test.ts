@@ -108,7 +108,7 @@ describe("models that share slots", () => {
     assert.equal(late.state, "waits");
     leaving.abort();
     await turns();
-    assert.deepEqual([late.state, a.managed.isLeaving, a.managed.inFlight], ["in", false, 2]);
+    assert.deepEqual([late.state, a.managed.isLeaving, a.managed.gate.inFlight], ["in", false, 2]);
     running.leave();
     late.leave();
     await turns();
@@ -173,6 +173,26 @@ describe("models that share slots", () => {
     running.leave();
     await turns();
     await b.places[0]?.up();
+    assert.equal(b.managed.status, "loaded");
+  });
+
+  it("leaves the slots to local models while the servers of a remote one are down", async () => {
+    const rig = createRig(1);
+    const a = await rig.loaded("a");
+    const served = { ...a.managed.served, id: "far", engine: "remote" } as const;
+    const far = rig.create("far", { served });
+    const onFar = come(far);
+    await turns();
+    assert.deepEqual([a.managed.status, far.places.length], ["loaded", 1]);
+    const b = rig.create("b");
+    const onB = come(b);
+    await turns();
+    await b.places[0]?.up();
+    assert.deepEqual([onFar.state, onB.state, a.moves.at(-1)], ["waits", "in", "unloaded (evict)"]);
+    await far.places[0]?.up();
+    assert.deepEqual([onFar.state, b.managed.status], ["in", "loaded"]);
+    onFar.leave();
+    await far.managed.unload();
     assert.equal(b.managed.status, "loaded");
   });
 

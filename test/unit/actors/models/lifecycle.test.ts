@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { afterEach, describe, it } from "node:test";
 import { ownRunAdapter } from "../../../../actors/models/served-model.ts";
-import { transitionRows } from "../../../../actors/models/transitions.ts";
+import { transitions } from "../../../../actors/models/transitions.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { code, markdownTable } from "../../../../runtime/markdown-table.ts";
 import { come, ModelRig, policy, turns, watch } from "./lifecycle-rig.ts";
@@ -21,12 +21,12 @@ function createRig(slots: number | null = null): ModelRig {
 describe("the table of transitions", () => {
   it("is the same in docs/models.md", () => {
     const text = readFileSync(new URL("../../../../../docs/models.md", import.meta.url), "utf8");
-    const rows = transitionRows().map(({ from, to, reason, when }) => [code(from), code(to), code(reason), when]);
+    const rows = transitions.map(([from, to, reason, when]) => [code(from), code(to), code(reason), when]);
     assert.ok(text.includes(markdownTable(["from", "to", "reason", "when"], rows)), "docs/models.md has another table");
   });
 
   it("leads from every status to every other, to loaded only from reloading", () => {
-    const pairs = new Set(transitionRows().map(({ from, to }) => `${from} ${to}`));
+    const pairs = new Set(transitions.map(([from, to]) => `${from} ${to}`));
     assert.deepEqual([...pairs].sort(), [
       "loaded reloading",
       "loaded unloaded",
@@ -84,7 +84,7 @@ describe("a model that is not loaded", () => {
     assert.equal(tested.managed.status, "reloading");
     assert.deepEqual([first.state, second.state, tested.places.length], ["waits", "waits", 1]);
     await tested.places[0]?.up();
-    assert.deepEqual([first.state, second.state, tested.managed.inFlight], ["in", "in", 2]);
+    assert.deepEqual([first.state, second.state, tested.managed.gate.inFlight], ["in", "in", 2]);
     assert.deepEqual(tested.moves, ["reloading (request)", "loaded (ready)"]);
   });
 
@@ -188,12 +188,24 @@ describe("a model whose engine dies", () => {
     assert.deepEqual(tested.moves.slice(2), ["reloading (crash)", "loaded (ready)"]);
   });
 
+  it("keeps the facts from its file if these cannot be read again", async () => {
+    const facts = { architecture: "llama", weightType: null, headDigest: "d", chats: true, reasons: false };
+    const answers = [facts, null];
+    const users = { attach: async () => answers.shift() ?? null, detach: () => {} };
+    const rig = createRig();
+    const tested = await rig.loaded("a", { users });
+    await tested.places[0]?.crash();
+    await rig.clock.advance(0);
+    await tested.places[1]?.up();
+    assert.deepEqual([answers.length, tested.managed.model.capabilities?.file], [0, facts]);
+  });
+
   it("stays loaded during a task, and refuses tasks while it is being unloaded", async () => {
     const tested = await createRig().loaded("a");
     const task = tested.managed.whileLoaded(async (model) => await model.ask("statistics", null));
-    assert.equal(tested.managed.inFlight, 1);
+    assert.equal(tested.managed.gate.inFlight, 1);
     await task;
-    assert.equal(tested.managed.inFlight, 0);
+    assert.equal(tested.managed.gate.inFlight, 0);
     void tested.managed.unload();
     await assert.rejects(
       tested.managed.whileLoaded(async () => {}),
