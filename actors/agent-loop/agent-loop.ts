@@ -4,6 +4,7 @@
 import type { GenerateRequest } from "../../engines/generation.ts";
 import { orAborted } from "../../runtime/abort.ts";
 import type { Clock } from "../../runtime/clock.ts";
+import { deferred } from "../../runtime/deferred.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type {
   AgentEvent,
@@ -137,10 +138,8 @@ export class AgentLoop implements Agents {
     // Aborted when the run ends for any reason. This also ends its generation, calls and approvals.
     const stop = new AbortController();
     const options = { request, agent, signal: AbortSignal.any([signal, stop.signal]) };
-    let end = (): void => {};
-    const ended = new Promise<void>((resolve) => {
-      end = resolve;
-    });
+    const end = deferred();
+    const ended = end.promise;
     const onSession = (session: string): void => void this.#running.set(stop, { session, ended, run: null });
     try {
       const permission = this.#permission(agent);
@@ -157,7 +156,7 @@ export class AgentLoop implements Agents {
     } finally {
       stop.abort();
       this.#running.delete(stop);
-      end();
+      end.resolve();
       onPrepared();
     }
   }
