@@ -212,15 +212,16 @@ describe("background responses left by another server", { concurrency: true, tim
       changes: (store) => ({
         claim: async (asked) => {
           const found = await store.claim(asked);
-          claims.push(found.length);
+          // The first searches may come before the other server counts as ended.
+          if (claims.length > 0 || found.length > 0) claims.push(found.length);
           if (claims.length === 1) throw new ServerError("timeout", "no reply");
           return found;
         },
       }),
     });
     // Searches while the claimed response is being created do not find it.
-    await sleep(2 * SEARCHES_MS);
-    assert.deepEqual([claims.slice(0, 3), inference.runs.length], [[1, 1, 0], 0]);
+    while (claims.length < 3) await sleep(50);
+    assert.deepEqual([claims, inference.runs.length], [[1, 1, 0], 0]);
     release();
     await fleet.hasStatus(id, "completed");
     assert.equal(inference.runs.length, 1);
