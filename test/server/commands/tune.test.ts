@@ -217,7 +217,7 @@ describe("POST /v1/models/tune of a server", () => {
 
   /** Resolves when a tuning run has started. */
   async function started(): Promise<void> {
-    for (let left = 200; folders().length === 0 && left > 0; left--) await sleep(20);
+    for (let left = 1000; folders().length === 0 && left > 0; left--) await sleep(20);
     assert.equal(folders().length, 1);
   }
 });
