@@ -17,34 +17,32 @@ interface Ring {
   readonly fileLimitMs: number;
   /** Number of files that run concurrently. */
   readonly concurrency: number;
-  /** Files and folders that measure times, relative to the ring's folder. They run first, one at a time, each beside one that measures none. */
+  /** Files and folders that measure times, relative to the ring's folder. They run first, one at a time, beside files that measure none. */
   readonly timed?: readonly string[];
 }
 
 const minute = 60_000;
-/** Number of files that run concurrently: one more than cores, because most files wait for timers and processes at times. */
-const mostFiles = availableParallelism() + 1;
-/** Number of files that run concurrently while one of them measures times. */
-const besideTimed = 2;
+/** Number of files that run concurrently if each starts threads and processes. */
+const fewFiles = 2;
 const rings: Readonly<Record<string, Ring>> = {
   layers: { path: "layers.test.ts", fileLimitMs: minute, concurrency: 1 },
-  unit: { path: "unit", fileLimitMs: 2 * minute, concurrency: mostFiles },
+  // One file more than cores, because some files wait for timers.
+  unit: { path: "unit", fileLimitMs: 2 * minute, concurrency: availableParallelism() + 1 },
   threads: {
     path: "threads",
     fileLimitMs: 5 * minute,
-    concurrency: mostFiles,
+    concurrency: fewFiles,
     timed: [
       ...["grammar/grammar-slow", "grammar/grammar-turns", "mcp/faults", "mcp/isolation", "mcp/official", "place"],
       ...["state/stored-readers", "task-pool", "text-tasks", "tools/hostile", "tools/restart", "tools/tools"],
       ...["web/reading"],
     ],
   },
-  // These files compute all the time.
-  parity: { path: "parity", fileLimitMs: 10 * minute, concurrency: availableParallelism() },
+  parity: { path: "parity", fileLimitMs: 10 * minute, concurrency: fewFiles },
   server: {
     path: "server",
     fileLimitMs: 10 * minute,
-    concurrency: mostFiles,
+    concurrency: fewFiles,
     timed: [
       ...["ui/speed", "chaos", "engine", "everyday", "failure", "hostile", "lifecycle", "load-balancer/upgrade"],
       ...["overload", "replicas/faults"],
@@ -139,25 +137,20 @@ async function* eventsOf(files: readonly string[], { path, timed = [], ...ring }
   const waitingTimed = files.filter(isTimed);
   const waiting = files.filter((file) => !isTimed(file));
   const running = new Map<string, Promise<readonly [file: string, events: TestEvent[]]>>();
-  const startNext = (): boolean => {
+  const startNext = () => {
     const isTimedRunning = [...running.keys()].some(isTimed);
-    if (isTimedRunning && running.size >= besideTimed) return false;
     const file = (isTimedRunning ? undefined : waitingTimed.shift()) ?? waiting.shift();
-    if (file === undefined) return false;
-    running.set(
-      file,
-      runFile(file, ring.fileLimitMs).then((events) => [file, events]),
-    );
-    return true;
+    if (file !== undefined)
+      running.set(
+        file,
+        runFile(file, ring.fileLimitMs).then((events) => [file, events]),
+      );
   };
-  const fill = (): void => {
-    while (running.size < ring.concurrency && startNext());
-  };
-  fill();
+  for (let started = 0; started < ring.concurrency; started++) startNext();
   while (running.size > 0) {
     const [file, events] = await Promise.race(running.values());
     running.delete(file);
-    fill();
+    startNext();
     yield* events;
   }
 }
