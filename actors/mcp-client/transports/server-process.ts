@@ -7,7 +7,7 @@ import { delimiter, isAbsolute, join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { ServerError } from "../../../runtime/errors.ts";
 import { removeFolder } from "../../../runtime/host/remove-folder.ts";
-import type { ConfinedProcess, Sandbox } from "../../../runtime/sandbox/sandbox.ts";
+import type { ConfinedCommand, ConfinedProcess, Sandbox } from "../../../runtime/sandbox/sandbox.ts";
 import type { McpServerSource } from "../../api/agent/mcp.ts";
 
 type ProcessSource = McpServerSource & { readonly type: "process" };
@@ -44,17 +44,29 @@ export async function startServerProcess(
   const workFolder = source.workFolder ?? join(folder, "work");
   if (source.workFolder === null) await mkdir(workFolder, { recursive: true, mode: 0o700 });
   if (sandbox !== null) {
-    const temporary = source.workFolder === null ? {} : { temporaryFolder: await mkdtemp(join(folder, "tmp-")) };
-    const argv = [command, ...args] as const;
-    const child = confined(sandbox.launch({ argv, workFolder, environment, isService: true, ...temporary }));
-    const { temporaryFolder } = temporary;
-    if (temporaryFolder !== undefined) void child.exited.then(() => removeFolder(temporaryFolder).catch(() => {}));
-    return child;
+    const service = { argv: [command, ...args], workFolder, environment, isService: true } as const;
+    return source.workFolder === null
+      ? confined(sandbox.launch(service))
+      : await besideUserFolder(sandbox, service, folder);
   }
   const variables = { ...ownVariables(), ...environment };
   if (process.platform === "win32") return unconfined(spawn(command, args, optionsOf(workFolder, variables)));
   const program = await findCommand(command, workFolder, variables.PATH ?? "");
   return unconfined(spawn("/bin/sh", ["-c", guarded, "sh", program, ...args], optionsOf(workFolder, variables)));
+}
+
+/** Starts a command in a folder of the user. Its temporary folder is below `folder`, and is removed when the command has ended. */
+async function besideUserFolder(sandbox: Sandbox, command: ConfinedCommand, folder: string): Promise<ServerProcess> {
+  const temporaryFolder = await mkdtemp(join(folder, "tmp-"));
+  const remove = () => removeFolder(temporaryFolder).catch(() => {});
+  try {
+    const child = confined(sandbox.launch({ ...command, temporaryFolder }));
+    void child.exited.then(remove);
+    return child;
+  } catch (error) {
+    await remove();
+    throw error;
+  }
 }
 
 function optionsOf(cwd: string, env: Readonly<Record<string, string>>) {
