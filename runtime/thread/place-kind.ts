@@ -4,6 +4,12 @@
 import type { BaseEndpoint, Explain } from "../endpoint/base-endpoint.ts";
 import type { DialTicket } from "./dial.ts";
 
+/**
+ * Maximum size in MiB of V8's semi-space in a place, which is half of the space for new objects. 16 is the default of Node 20. Node 24
+ * lets it grow to 64, hours after the start too, so that each thread may take 128 MiB (bench/results/chaos.md).
+ */
+export const semiSpaceMiB = 16;
+
 export interface HostOptions {
   readonly name: string;
   readonly environment: Readonly<Record<string, string>>;

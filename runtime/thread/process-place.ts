@@ -13,7 +13,7 @@ import { SocketEndpoint } from "../endpoint/socket-endpoint.ts";
 import { fromErrorRecord } from "../errors.ts";
 import { type DialAnswer, type DialPath, dialChannel } from "./control.ts";
 import type { DialTicket } from "./dial.ts";
-import type { Host, HostExit, HostOptions } from "./place-kind.ts";
+import { type Host, type HostExit, type HostOptions, semiSpaceMiB } from "./place-kind.ts";
 
 const entry = fileURLToPath(new URL("./entry-process.js", import.meta.url));
 
@@ -31,7 +31,12 @@ const secretName = /(^|_)(TOKEN(_SOURCE)?|SECRET|PASSWORD|PASSWD|CREDENTIALS?|(A
 export function startProcess(options: HostOptions): Host {
   const child = spawn(
     process.execPath,
-    [...process.execArgv.filter((flag) => inheritedFlag.test(flag)), entry, options.name],
+    [
+      `--max-semi-space-size=${semiSpaceMiB}`,
+      ...process.execArgv.filter((flag) => inheritedFlag.test(flag)),
+      entry,
+      options.name,
+    ],
     {
       // If a child inherited this process's stderr, it would switch the descriptor to blocking mode. So the child's output
       // comes through a pipe, and lines may be dropped.

@@ -5,7 +5,10 @@ import { MessageChannel, Worker } from "node:worker_threads";
 import { goneError } from "../endpoint/endpoint.ts";
 import { PortEndpoint } from "../endpoint/port-endpoint.ts";
 import { type DialPort, dialChannel } from "./control.ts";
-import type { Host, HostExit, HostOptions } from "./place-kind.ts";
+import { type Host, type HostExit, type HostOptions, semiSpaceMiB } from "./place-kind.ts";
+
+/** Limit of the young generation in MiB. V8 makes a semi-space of a third of it. */
+const youngHeapMiB = 3 * semiSpaceMiB;
 
 export function startThread(options: HostOptions): Host {
   const { port1: ours, port2: theirs } = new MessageChannel();
@@ -16,7 +19,10 @@ export function startThread(options: HostOptions): Host {
     env: { ...process.env, ...options.environment },
     stdout: true,
     stderr: true,
-    ...(options.heapMiB !== null && { resourceLimits: { maxOldGenerationSizeMb: options.heapMiB } }),
+    resourceLimits: {
+      maxYoungGenerationSizeMb: youngHeapMiB,
+      ...(options.heapMiB !== null && { maxOldGenerationSizeMb: options.heapMiB }),
+    },
   });
   createInterface({ input: worker.stdout }).on("line", options.onOutput);
   createInterface({ input: worker.stderr }).on("line", options.onOutput);
