@@ -1,28 +1,21 @@
 // Entry of the command line, imported by troupe.mjs: runs the command, and prints an error as one line. Exit codes: 0 success,
-// 1 failure, 2 invalid settings.
+// 1 failure, 2 invalid settings. Each command is imported when it runs, because the modules of `serve` take most of a second.
 import { readFile } from "node:fs/promises";
 import { ServerError } from "../runtime/errors.ts";
 import { type CommandLine, type CommandName, parseArguments, type ToolName } from "./arguments.ts";
-import { bench } from "./bench/bench.ts";
-import { cacheCommand } from "./commands/cache.ts";
-import { loginCommand } from "./commands/login.ts";
-import { modelsCommand } from "./commands/models.ts";
 import type { Config } from "./config/config.ts";
 import { unknownVariables } from "./config/environment.ts";
 import type { Command } from "./config/key.ts";
 import { parseToml, type TomlFile } from "./config/toml.ts";
-import { configWithDefault } from "./default-config.ts";
 import { commandsHelp, flagsHelp } from "./help.ts";
-import { run } from "./run/run.ts";
-import { serve } from "./serve.ts";
 import { version } from "./version.ts";
 
 const tools: Readonly<Record<ToolName, (args: readonly string[]) => void | Promise<void>>> = {
-  models: modelsCommand,
-  cache: cacheCommand,
+  models: async (args) => (await import("./commands/models.ts")).modelsCommand(args),
+  cache: async (args) => (await import("./commands/cache.ts")).cacheCommand(args),
   quantize: async (args) => (await import("./commands/quantize.ts")).quantizeCommand(args),
   uqff: async (args) => (await import("./commands/uqff/uqff.ts")).uqffCommand(args),
-  login: loginCommand,
+  login: async (args) => (await import("./commands/login.ts")).loginCommand(args),
   doctor: async (args) => (await import("./commands/doctor.ts")).doctorCommand(args),
   completions: async (args) => (await import("./commands/completions.ts")).completionsCommand(args),
 };
@@ -51,13 +44,13 @@ async function main(argv: readonly string[]): Promise<void> {
   const config = await configOf(line, commandOf(command, file), file);
   switch (config.command) {
     case "serve":
-      return serve(config);
+      return (await import("./serve.ts")).serve(config);
     case "bench":
-      return bench(config);
+      return (await import("./bench/bench.ts")).bench(config);
     case "tune":
       return (await import("./tune/tune.ts")).tune(config);
     case "run":
-      return run(config);
+      return (await import("./run/run.ts")).run(config);
     default:
       config.command satisfies never;
   }
@@ -70,11 +63,11 @@ function commandOf(name: CommandName, file: TomlFile | undefined): Command {
   return (file as TomlFile).command;
 }
 
-function configOf(line: CommandLine, command: Command, file: TomlFile | undefined): Promise<Config> {
+async function configOf(line: CommandLine, command: Command, file: TomlFile | undefined): Promise<Config> {
   const { flags } = line;
   const request = { command, flags, environment: process.env, ...(file !== undefined && { file }) };
   for (const warning of unknownVariables(process.env)) process.stderr.write(`troupe: ${warning}\n`);
-  return configWithDefault(request);
+  return (await import("./default-config.ts")).configWithDefault(request);
 }
 
 async function readConfigFile(path: string): Promise<string> {

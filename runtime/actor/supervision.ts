@@ -25,8 +25,8 @@ export interface SuperviseOptions<Ready> {
   /** Called when the place (thread or process) has started. If this throws, the place is killed and counts as crashed. */
   onUp(place: Place<Ready>): void | Promise<void>;
   /**
-   * Called when the place (thread or process) has ended or did not start. `next`: time in ms until the place is started again;
-   * null if it is not restarted.
+   * Called when the place (thread or process) has ended or did not start. A start that stop() has cancelled is an orderly exit.
+   * `next`: time in ms until the place is started again; null if it is not restarted.
    */
   onDown(exit: PeerExit, next: { readonly retryInMs: number } | null): void;
   /** Called when the supervisor has given up. No further calls follow. */
@@ -79,7 +79,7 @@ class PlaceSupervisor<Ready> implements Supervisor {
       exit = await this.#live(place);
     } catch (error) {
       startError = error;
-      exit = { reason: messageOf(error), code: null, signal: null, orderly: false };
+      exit = { reason: messageOf(error), code: null, signal: null, orderly: this.#isStopped };
     }
     const upMs = upAt === null ? 0 : this.#clock.now() - upAt;
     if (upMs >= this.#options.policy.resetAfterMs) this.#restarts = 0;

@@ -190,14 +190,16 @@ describe("a supervisor", () => {
     assert.equal(lives.length, 2);
   });
 
-  it("stopped during a start cancels it", async () => {
-    const { supervisor, log } = createSupervised({
+  it("stopped during a start cancels it, which is an orderly exit", async () => {
+    const orderly: boolean[] = [];
+    const { supervisor } = createSupervised({
+      onDown: (exit) => void orderly.push(exit.orderly),
       start: (signal) =>
         new Promise((_resolve, reject) => {
           signal.addEventListener("abort", () => reject(new ServerError("cancelled", "the start was cancelled")));
         }),
     });
     await supervisor.stop(1000);
-    assert.deepEqual(log, ["the start was cancelled, no retry"]);
+    assert.deepEqual(orderly, [true]);
   });
 });
