@@ -10,7 +10,7 @@ import { changed, temporaryCache } from "./changes.ts";
 
 /** Number of concurrent streams, and number of requantizations. The long version uses 32 and 20. */
 const streams = Number(process.env.REQUANTIZE_STREAMS ?? 4);
-const changes = Number(process.env.REQUANTIZE_CHANGES ?? 6);
+const changes = Number(process.env.REQUANTIZE_CHANGES ?? 4);
 const tokens = Number(process.env.REQUANTIZE_TOKENS ?? 40);
 /**
  * Maximum growth of the resident memory in bytes. It is less than one copy of the weights (80 to 138 MiB), by which each
