@@ -132,8 +132,8 @@ function parseFlags(argv: readonly string[], isFromConfig: boolean): Parsed {
   const words = spellOut(withFlags(argv));
   try {
     // With this spec, `arg` returns only strings, lists of strings, `true`, and counts of repeated flags.
-    const parsed = arg(spec, { argv: words }) as unknown as Parsed;
-    return { ...parsed, _: parsed._.map(unmarked) };
+    const parsed = arg(spec, { argv: words });
+    return { ...parsed, _: parsed._.map(unmarked) } as unknown as Parsed;
   } catch (cause) {
     if (!(cause instanceof arg.ArgError)) throw cause;
     throw explain(cause, words);
