@@ -124,7 +124,7 @@ function parseFlags(argv: readonly string[], isFromConfig: boolean): Parsed {
   if (isFromConfig) Object.assign(spec, { "--file": String, "-f": "--file" });
   for (const { flag, flags, shortFlag, key } of keyEntries) {
     if (flags.length === 0) continue;
-    spec[flag] = key.shows === null ? Boolean : key.repeats ? [String] : String;
+    spec[flag] = key.shows === null ? Boolean : key.repeats ? [unmarked] : unmarked;
     // For from-config, -f means the settings file. For other commands it is the short flag of a key.
     for (const other of [...flags.slice(1), shortFlag ?? flag]) spec[other] ??= flag;
     if (key.shows === null) refuseValueOfSwitch(argv, flags);
@@ -132,7 +132,8 @@ function parseFlags(argv: readonly string[], isFromConfig: boolean): Parsed {
   const words = spellOut(withFlags(argv));
   try {
     // With this spec, `arg` returns only strings, lists of strings, `true`, and counts of repeated flags.
-    return arg(spec, { argv: words }) as unknown as Parsed;
+    const parsed = arg(spec, { argv: words });
+    return { ...parsed, _: parsed._.map(unmarked) } as unknown as Parsed;
   } catch (cause) {
     if (!(cause instanceof arg.ArgError)) throw cause;
     throw explain(cause, words);
@@ -157,11 +158,22 @@ function withFlags(argv: readonly string[]): string[] {
   });
 }
 
-/** Rewrites two forms that `arg` cannot parse: flags with an optional value, and values with line breaks after `=`. */
+/** Marks a word that `arg` would take for a flag. No argument of a program contains this character. */
+const valueMark = "\0";
+
+function unmarked(value: string): string {
+  return value.startsWith(valueMark) ? value.slice(valueMark.length) : value;
+}
+
+/**
+ * Rewrites the forms that `arg` cannot parse: flags with an optional value, values with line breaks after `=`, and words that begin with
+ * a hyphen but are no flags, such as `-1` and `- a list`.
+ */
 function spellOut(argv: readonly string[]): string[] {
   return argv.flatMap((word, index) => {
-    const [, flag, lines] = /^(--[^=]+)=([^-].*[\n\r\u2028\u2029].*)$/s.exec(word) ?? [];
-    if (flag !== undefined && lines !== undefined) return [flag, lines];
+    const [, flag, lines] = /^(--[^=]+)=(.*[\n\r\u2028\u2029].*)$/s.exec(word) ?? [];
+    if (flag !== undefined && lines !== undefined) return [flag, valueMark + lines];
+    if (/^-(?:[\d.]|[^=]*\s)/.test(word)) return [valueMark + word];
     const alone = keyEntries.find(({ flags }) => flags.includes(word))?.key.alone;
     const next = argv[index + 1];
     return alone === undefined || next === "true" || next === "false" ? [word] : [word, alone];

@@ -206,7 +206,10 @@ export function nameOf(model: GivenValues): string {
   return String((model.get(alias) ?? model.get(modelId))?.value);
 }
 
-/** Checks that the names of the models are unique. Returns the name of the default model. */
+/**
+ * Checks that the names of the models are unique. Returns the name of the default model, which default_model_id names by its name or, if
+ * no other model has the same one, by its model_id.
+ */
 export function defaultModelOf({ shared, models }: GivenSettings): string {
   const ids = models.map(nameOf);
   const twice = ids.find((id, index) => ids.indexOf(id) !== index);
@@ -215,8 +218,9 @@ export function defaultModelOf({ shared, models }: GivenSettings): string {
   const wanted = shared.get(entryAt("general", "defaultModelId"));
   const [first = ""] = ids;
   if (wanted === undefined) return first;
-  const found = ids.find((id) => id === wanted.value);
-  if (found !== undefined) return found;
+  if (ids.some((id) => id === wanted.value)) return String(wanted.value);
+  const [found, ...others] = models.filter((model) => model.get(modelId)?.value === wanted.value);
+  if (found !== undefined && others.length === 0) return nameOf(found);
   const known = ids.map((id) => `"${id}"`).join(", ");
   throw invalid(`${before(wanted)}${wanted.name} expects one of ${known}; got "${wanted.value}"`);
 }

@@ -1,4 +1,5 @@
 // Settings given by a program that embeds troupe: the keys of a settings file, named as in Config. config.ts checks the values.
+import type { z } from "zod";
 import { ServerError } from "../../runtime/errors.ts";
 import { suggestion } from "../../runtime/nearest.ts";
 import type { FileValues, Given } from "./given.ts";
@@ -6,7 +7,15 @@ import type { ValuesOf } from "./key.ts";
 import { appliesTo, type GroupName, groups, type KeyEntry, keyEntries, type keys } from "./keys.ts";
 
 type Keys = typeof keys;
-type Some<G extends GroupName> = Partial<ValuesOf<Keys[G]>>;
+
+/** Values that a program may give a key: those of a settings file. A schema of `unknown` input accepts at least its own output. */
+type Accepted<K> = K extends { readonly type: infer T extends z.ZodType; readonly default: infer Default }
+  ? (unknown extends z.input<T> ? z.output<T> : z.input<T>) | Default
+  : never;
+
+type Some<G extends GroupName> = {
+  readonly [N in keyof ValuesOf<Keys[G]> & keyof Keys[G]]?: Accepted<Keys[G][N]>;
+};
 
 /** Settings about ports. An embedded troupe rejects them, because the embedding program listens on the port. */
 const portless = {
@@ -19,9 +28,14 @@ type Portless = { readonly [G in keyof typeof portless]: (typeof portless)[G][nu
 /** Settings of a model; `modelId` is a path, or a name on the hub. */
 export interface ModelSettings extends Omit<Some<"models">, "modelId"> {
   readonly modelId: string;
+  readonly sampling?: Some<"sampling">;
   readonly format?: Some<"format">;
+  readonly embedding?: Some<"embedding">;
   readonly adapter?: Some<"adapter">;
+  readonly quantization?: Some<"quantization">;
   readonly device?: Some<"device">;
+  readonly multimodal?: Some<"multimodal">;
+  readonly remote?: Some<"remote">;
 }
 
 /** Settings as in docs/configuration.md, in camelCase: `max_seqs` is `maxSeqs`, `[troupe] log_level` is `troupe.logLevel`. */

@@ -7,34 +7,34 @@ import type { LineFile } from "../../runtime/log/line-file.ts";
 import { withoutSecrets } from "../../runtime/log/secrets.ts";
 
 export class LoggedInference extends InstrumentedInference {
-  readonly #holder: GenerationHolder;
+  readonly #inner: Inference;
   readonly #file: Pick<LineFile, "append">;
 
   constructor(inner: Inference, file: Pick<LineFile, "append">) {
-    const holder: GenerationHolder = { generation: null };
-    super(inner, null, { holder });
-    this.#holder = holder;
+    super(inner, null, { holder: { generation: null } });
+    this.#inner = inner;
     this.#file = file;
   }
 
   override async *generate(request: GenerateRequest, signal: AbortSignal): AsyncGenerator<readonly GenerateEvent[]> {
     const startedAt = Date.now();
-    const said = { text: "", reasoning: "" };
-    const events = super.generate(request, signal);
-    const generation = this.#holder.generation;
+    const answer: Answer = { text: "", reasoning: "", calls: new Map() };
+    // An InstrumentedInference adds up all its generations, so each request has its own.
+    const holder: GenerationHolder = { generation: null };
+    const events = new InstrumentedInference(this.#inner, null, { holder }).generate(request, signal);
     try {
       for await (const batch of events) {
-        for (const event of batch) {
-          if (event.type === "text" || event.type === "reasoning") said[event.type] += event.text;
-        }
+        for (const event of batch) note(answer, event);
         yield batch;
       }
     } finally {
       const { model, adapter, prompt, sampling } = request;
       const time = new Date(startedAt).toISOString();
-      const { usage, error } = generation ?? { usage: null, error: null };
-      const [finishReason = null] = generation?.finishReasons ?? [];
-      const response = { ...said, finishReason, usage, error };
+      const { usage, error, finishReasons } = holder.generation ?? { usage: null, error: null, finishReasons: [] };
+      const [finishReason = null] = finishReasons;
+      const { text, reasoning, calls } = answer;
+      const toolCalls = calls.size === 0 ? {} : { toolCalls: [...calls.values()] };
+      const response = { text, reasoning, ...toolCalls, finishReason, usage, error };
       const entry = {
         time,
         model,
@@ -45,4 +45,22 @@ export class LoggedInference extends InstrumentedInference {
       this.#file.append(withoutSecrets(JSON.stringify(entry)));
     }
   }
+}
+
+interface Answer {
+  text: string;
+  reasoning: string;
+  /** Tool calls by their number. `arguments` is JSON text. */
+  readonly calls: Map<number, { readonly name: string; arguments: string }>;
+}
+
+function note(answer: Answer, event: GenerateEvent): void {
+  const { calls } = answer;
+  if (event.type === "text" || event.type === "reasoning") answer[event.type] += event.text;
+  else if (event.type === "tool_call") calls.set(event.call, { name: event.name, arguments: "" });
+  else if (event.type === "tool_arguments") {
+    const call = calls.get(event.call);
+    if (call !== undefined) call.arguments += event.text;
+    // The text of a call that is not valid is part of the answer, unless the call has begun.
+  } else if (event.type === "tool_call_failed" && !calls.has(event.call)) answer.text += event.text;
 }

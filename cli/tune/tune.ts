@@ -1,15 +1,13 @@
 // `troupe tune`: finds the best settings of a model for this machine, and prints them as a table or as JSON.
 import { writeFile } from "node:fs/promises";
-import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { wireTuneResult } from "../../http/models/tune-operation.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { createLogger } from "../../runtime/log/log.ts";
-import { localEngine } from "../assembly/models/model-specs.ts";
+import { localEngine, resolveSource } from "../assembly/models/model-specs.ts";
 import { sourceOptionsOf } from "../assembly/quantization/load-options.ts";
 import type { Config, ModelConfig, Origin } from "../config/config.ts";
-import { appliesTo, entryAt, groups } from "../config/keys.ts";
 import { createProgress } from "../progress.ts";
-import { type KeptSetting, settingsFile } from "./recommendation.ts";
+import { keptSettings, settingsFile } from "./recommendation.ts";
 import { report } from "./report.ts";
 import { runTuningInChild, type TuneSettings } from "./tuner.ts";
 
@@ -19,14 +17,7 @@ export async function tune(config: Config): Promise<void> {
     throw new ServerError("config_invalid", `tune expects one -m MODEL; got ${config.models.length}`);
   const progress = createProgress();
   const log = createLogger({ level: config.troupe.logLevel, format: "text" });
-  const { path } = await resolveModel(model.modelId, {
-    tokenSource: config.tokenSource,
-    hfCache: model.device.hfCache,
-    quantizedFile: model.format.quantizedFile,
-    onNotice: (message) => log.info({ model: model.id }, message),
-    onProgress: ({ phase, doneBytes, totalBytes }) => progress.update(`${phase} ${model.id}`, doneBytes, totalBytes),
-  });
-  const settings = await settingsOf(config, model, path);
+  const settings = await settingsOf(config, model, await resolveSource(config, model, log, progress));
   const result = await runTuningInChild(settings, {
     onProgress: ({ done, total }) => progress.update("measuring", Math.min(done, total), total),
   });
@@ -45,14 +36,14 @@ async function settingsOf(config: Config, model: ModelConfig, path: string): Pro
     config.origins.some((origin) => origin.group === group && origin.field === field);
   const { threads, mmap } = config.troupe;
   const { cacheType, blockSize, mode } = config.pagedAttn;
-  const { isq } = model.quantization;
+  const level = model.quantization.isq ?? model.quantization.quant;
   return {
     model: model.id,
     path,
-    flags: { modelId: model.modelId, kept: keptSettings(config, model) },
+    flags: { modelId: model.modelId, kept: keptSettings(config, model, notes) },
     profile,
     budgetMs: budget * 1000,
-    level: isq === null ? null : String(isq),
+    level: level === null ? null : String(level),
     dtype: model.dtype,
     source: await sourceOptionsOf(model, (message) => void notes.push(message)),
     engine: localEngine(config),
@@ -70,36 +61,6 @@ async function settingsOf(config: Config, model: ModelConfig, path: string): Pro
     },
     notes,
   };
-}
-
-/** Settings that the recommendation chooses itself. The user's values of these settings are not repeated. */
-const decided: ReadonlySet<string> = new Set([
-  ...["modelId", "isq", "engine", "threads", "maxSeqs", "maxNumBatchedTokens", "maxModelLen", "kvCache"],
-]);
-
-/**
- * Returns the user's settings that the recommendation repeats. Settings that are lists or tables, secrets, and switches that
- * are off are left out.
- */
-function keptSettings(config: Config, model: ModelConfig): KeptSetting[] {
-  return config.origins.flatMap(({ group, field }) => {
-    const entry = entryAt(group as "models", field as "modelId");
-    const { section } = groups[group];
-    if (section === null || decided.has(field) || entry.key.secret || !appliesTo(entry, "serve")) return [];
-    const value = valueAt(config, model, group, field);
-    const isPlain = typeof value === "string" || typeof value === "number" || typeof value === "boolean";
-    return isPlain && value !== false ? [{ section, name: entry.name, flag: entry.flag, value }] : [];
-  });
-}
-
-function valueAt(config: Config, model: ModelConfig, group: Origin["group"], field: string): unknown {
-  const places: readonly object[] = [
-    group === "models" ? model : {},
-    group in model ? (model[group as keyof ModelConfig] as object) : {},
-    group in config && group !== "models" ? (config[group as keyof Config] as object) : {},
-    group === "general" ? config : {},
-  ];
-  return places.map((place) => (place as Record<string, unknown>)[field]).find((value) => value !== undefined);
 }
 
 async function write(path: string, text: string): Promise<void> {

@@ -156,6 +156,7 @@ function fetchOptions(
     maxFileBytes: largestFile(limitsOf(model).maxBytes),
     tokenSource: config.tokenSource,
     hfCache: device.hfCache,
+    ...(progress.signal && { signal: progress.signal }),
     onNotice: (message) => log.info({ model: id, adapter: label }, message),
     onProgress: ({ phase, doneBytes, totalBytes }) => progress.update(`${phase} ${label}`, doneBytes, totalBytes),
   };

@@ -34,9 +34,12 @@ describe("the startup rules", () => {
       "--alias expects one name for each model, in order; got 1 for 2 models",
     );
     assertRefused({ flags: { ...two, "--alias": ["x", "x"] } }, /^two models have the name "x"/);
+    const byDefault = (wanted: string, ...aliases: string[]) =>
+      resolve({ flags: { ...two, "--alias": aliases, "--default-model-id": wanted } }).defaultModelId;
+    assert.deepEqual([byDefault("a", "b", "b2"), byDefault("b", "b", "b2"), byDefault("b", "x", "y")], ["b", "b", "y"]);
     assertRefused(
-      { flags: { ...two, "--alias": ["b", "b2"], "--default-model-id": "a" } },
-      /^--default-model-id expects one of "b", "b2"; got "a"/,
+      { flags: { "--model-id": ["a", "a"], "--alias": ["x", "y"], "--default-model-id": "a" } },
+      '--default-model-id expects one of "x", "y"; got "a"',
     );
     for (const name of ["default", "a::b", "with space", ""]) {
       assertRefused({ flags: { "--alias": [name] } }, /^--alias expects a name of 1 to 200 printable ASCII characters/);

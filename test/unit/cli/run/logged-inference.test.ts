@@ -41,6 +41,38 @@ describe("the request log of a conversation", () => {
     });
   });
 
+  it("has the outcome of each answer, not of those before it", async () => {
+    const lines: string[] = [];
+    const scripts: Script[] = [
+      () => [[text("Hel")], [failure("model_failed", "it died")]],
+      () => [[text("one"), finish("length")], [done]],
+      () => [[text("two"), finish("stop")], [done]],
+    ];
+    const inner = new FakeInference((...given) => (scripts.shift() as Script)(...given));
+    const inference = new LoggedInference(inner, { append: (line) => lines.push(line) });
+    for (let i = 0; i < 3; i++) for await (const _ of inference.generate(request, new AbortController().signal));
+    const responses = lines.map((line) => JSON.parse(line).response);
+    assert.deepEqual(
+      responses.map(({ finishReason, usage, error }) => [finishReason, usage?.completionTokens, error?.code]),
+      [
+        [null, undefined, "model_failed"],
+        ["length", usage.completionTokens, undefined],
+        ["stop", usage.completionTokens, undefined],
+      ],
+    );
+  });
+
+  it("has the calls of tools", async () => {
+    const call = { choice: 0, call: 0 };
+    const entry = await logged(() => [
+      [{ type: "tool_call", ...call, id: "call_1", name: "shell" }],
+      [{ type: "tool_arguments", ...call, text: '{"commands":' }],
+      [{ type: "tool_arguments", ...call, text: '["ls"]}' }, { type: "tool_call_end", ...call }, finish("tool_calls")],
+      [done],
+    ]);
+    assert.deepEqual(entry.response.toolCalls, [{ name: "shell", arguments: '{"commands":["ls"]}' }]);
+  });
+
   it("has what was said before an answer failed or was interrupted", async () => {
     const failed = await logged(() => [[text("Hel")], [failure("model_failed", "it died")]]);
     assert.deepEqual([failed.response.text, failed.response.error.message], ["Hel", "it died"]);

@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { TuneCandidate, TuneResult } from "../../../../actors/api/tuning.ts";
 import { parseArguments } from "../../../../cli/arguments.ts";
-import { resolveConfig } from "../../../../cli/config/config.ts";
+import { type ModelConfig, resolveConfig } from "../../../../cli/config/config.ts";
 import { parseToml } from "../../../../cli/config/toml.ts";
 import { fitOf } from "../../../../cli/tune/fit.ts";
 import { mixedSpeed, scoreOf } from "../../../../cli/tune/measure/score.ts";
 import { modelSizes } from "../../../../cli/tune/model-sizes.ts";
-import { commandOf, settingsFile } from "../../../../cli/tune/recommendation.ts";
+import { type CommandFlags, commandOf, keptSettings, settingsFile } from "../../../../cli/tune/recommendation.ts";
 import { threadCounts } from "../../../../cli/tune/tuning.ts";
 import { qualityOf, variantsOf } from "../../../../cli/tune/variants.ts";
 import type { ModelSource } from "../../../../engines/quantization/conversion/model-source.ts";
@@ -198,6 +198,37 @@ describe("the recommendation", () => {
     assert.match(line, /^troupe serve -m owner\/name --cpu --quantized-file 'it'\\''s\.gguf' --seed 7 --isq Q4K /);
     const words = line.replace("'it'\\''s.gguf'", "it's.gguf").split(" ");
     assert.deepEqual(settled(resolveConfig({ ...request, flags: parseArguments(words.slice(1)).flags })), expected);
+  });
+
+  it("keeps the user's settings, and starts with them", () => {
+    const kept = (...words: string[]) => {
+      const { flags: given } = parseArguments(["tune", "-m", "m", ...words]);
+      const config = resolveConfig({ command: "tune", flags: given, environment: {}, defaultModel: "other" });
+      const notes: string[] = [];
+      return { notes, flags: { modelId: "m", kept: keptSettings(config, config.models[0] as ModelConfig, notes) } };
+    };
+    const started = (one: TuneCandidate, flags: CommandFlags) => {
+      const file = parseToml(settingsFile({ ...result, candidates: [one] }, flags), "t.toml");
+      const words = commandOf(one, flags).split(" ").slice(1);
+      const given = [{ file, flags: {} }, { flags: parseArguments(words).flags }];
+      const configs = given.map((each) => resolveConfig({ ...request, ...each }));
+      assert.deepEqual({ ...configs[0], origins: [] }, { ...configs[1], origins: [] });
+      return configs[0] as ReturnType<typeof resolveConfig>;
+    };
+    const all = kept(...["--mmap", "false", "--pooling", "tokens", "--max-num-images", "2", "--enable-lora"]);
+    const { models, troupe } = started(candidate, all.flags);
+    assert.deepEqual(
+      [troupe.mmap, models[0]?.embedding.pooling, models[0]?.multimodal.maxNumImages, models[0]?.adapter.enableLora],
+      [false, "tokens", 2, true],
+    );
+    assert.deepEqual(all.notes, []);
+    assert.deepEqual(kept("--lora", "a=b").notes, ["lora is not repeated in the recommended settings: add it"]);
+
+    const quant = started(candidate, kept("--quant", "q4k").flags).models[0]?.quantization;
+    assert.deepEqual([quant?.quant, quant?.isq], ["q4k", null]);
+    const weighed = kept("--imatrix", "i.gguf", "--isq", "4", "--isq-organization", "moqe").flags;
+    assert.equal(started(candidate, weighed).models[0]?.quantization.imatrix, "i.gguf");
+    assert.equal(started({ ...candidate, isq: null }, weighed).models[0]?.quantization.imatrix, null);
   });
 
   it("omits what is not set", () => {
