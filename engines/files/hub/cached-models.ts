@@ -26,8 +26,8 @@ export interface Caches {
 }
 
 const packagePrefix = "pypi:";
-/** Matches GGUF model files and adapter weights. */
-const modelFile = /\.gguf$|(?:^|\/)adapter_model\.safetensors$/i;
+/** Matches model files in GGUF and UQFF, and the weights of checkpoints and adapters. */
+const modelFile = /\.(?:gguf|uqff)$|^model(?:-\d+-of-\d+)?\.safetensors$|(?:^|\/)adapter_model\.safetensors$/i;
 
 /** Lists the models of the hub cache and the package cache, and converted models, sorted by id. */
 export async function listCachedModels(caches: Caches): Promise<CachedModel[]> {

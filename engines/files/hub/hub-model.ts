@@ -1,9 +1,9 @@
 // Hub model: resolves a model name on the hub to local files. It compares the hub's listing with the cache and fetches
-// missing files. If the hub cannot be reached, the cached files are used and the user gets a notice. Called by
-// resolve-model.ts, resolve-adapter.ts and default-model.ts.
+// missing files. If the hub cannot be reached, or a newer copy cannot be fetched, the cached files are used and the user gets
+// a notice. Called by resolve-model.ts, resolve-adapter.ts and default-model.ts.
 import { mkdir } from "node:fs/promises";
 import { posix } from "node:path";
-import { ServerError } from "../../../runtime/errors.ts";
+import { type ErrorCode, ServerError } from "../../../runtime/errors.ts";
 import { generationConfigFile } from "../model-sampling.ts";
 import { isUqff } from "../uqff/names.ts";
 import { describeFile, listRepo, type RemoteFile, type RepoListing } from "./api/hub-api.ts";
@@ -51,9 +51,12 @@ export interface HubFetch {
   readonly onNotice: FetchOptions["onNotice"];
 }
 
+/** Codes of a fetch that failed because of the network or the disk. A cached copy can then be used. */
+const unfetched: ReadonlySet<ErrorCode> = new Set(["model_source_unreachable", "config_invalid"]);
+
 /** Fetches the chosen files if necessary. Returns the local path of the first file. */
 export async function resolveHubFiles(request: HubFetch): Promise<string> {
-  const { source, context, onNotice, choose = modelChooser(request) } = request;
+  const { source, context, choose = modelChooser(request) } = request;
   const cached = await findCached(request);
   if (context === null) return cached ?? refuseOffline(request);
   // A file at a given commit never changes, so a cached file is used without a request to the hub.
@@ -64,8 +67,7 @@ export async function resolveHubFiles(request: HubFetch): Promise<string> {
     listing = await listRepo(isHurried ? hurried(context) : context, source);
   } catch (error) {
     if (cached === null || !(error instanceof ServerError) || error.code === "cancelled") throw error;
-    onNotice?.(`"${source.repo}" is used as the cache has it: ${error.message}`);
-    return cached;
+    return useCached(cached, request, error);
   }
   const paths = choose(source, [...listing.files.keys()], listing.files);
   const folder = repoFolder(request.cache, source.repo);
@@ -73,9 +75,18 @@ export async function resolveHubFiles(request: HubFetch): Promise<string> {
     await fetchFiles(request, context, listing, paths);
     await writeRef(folder, source.revision, listing.commit);
   } catch (cause) {
-    throw explainUnwritable(folder, cause);
+    const error = explainUnwritable(folder, cause);
+    if (cached !== null && error instanceof ServerError && unfetched.has(error.code))
+      return useCached(cached, request, error);
+    throw error;
   }
   return snapshotPath(folder, listing.commit, paths[0] ?? "");
+}
+
+/** Returns the path of the cached copy, after a notice that says why the hub's is not used. */
+function useCached(cached: string, { source, onNotice }: HubFetch, { message }: ServerError): string {
+  onNotice?.(`"${source.repo}" is used as the cache has it: ${message}`);
+  return cached;
 }
 
 /**
@@ -150,7 +161,9 @@ async function fetchFiles(
 ): Promise<void> {
   const folder = repoFolder(cache, source.repo);
   const missing: { file: RemoteFile; blob: string }[] = [];
-  for (const path of paths) {
+  const [main = "", ...others] = paths;
+  // The main file is fetched last. The cache then has it only if it also has all other files, whatever interrupts the fetch.
+  for (const path of [...others, main]) {
     const size = await sizeOf(snapshotPath(folder, commit, path));
     const listed = files.get(path) ?? null;
     if (size !== null && (listed === null || size === listed)) continue;

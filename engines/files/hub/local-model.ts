@@ -7,6 +7,7 @@ import { suggestion } from "../../../runtime/nearest.ts";
 import { shardPaths } from "../gguf/shards.ts";
 import { firstBytes, formatOf } from "../model-format.ts";
 import { isUqff } from "../uqff/names.ts";
+import { sizeOf } from "./api/hub-cache.ts";
 import { checkpointFile, checkpointFiles, isCheckpoint, uqffFiles } from "./choice/checkpoint-choice.ts";
 import { chooseModel, hasGguf } from "./choice/model-choice.ts";
 import { agreedFile } from "./choice/quantized-file.ts";
@@ -101,8 +102,9 @@ async function checkFile(path: string, absolute: string): Promise<string> {
   );
 }
 
-async function sizesOf(folder: string, names: readonly string[]): Promise<ReadonlyMap<string, number>> {
-  const sizes = await Promise.all(names.map(async (name) => [name, (await stat(join(folder, name))).size] as const));
+/** Returns the sizes of the files in a folder; null for what is no file, such as a link that leads nowhere. */
+async function sizesOf(folder: string, names: readonly string[]): Promise<ReadonlyMap<string, number | null>> {
+  const sizes = await Promise.all(names.map(async (name) => [name, await sizeOf(join(folder, name))] as const));
   return new Map(sizes);
 }
 

@@ -47,7 +47,8 @@ function isExcepted(hostname: string, port: string, list: string): boolean {
   const host = hostname.toLowerCase().replace(/^\[|\]$/g, "");
   return list.split(/[\s,]+/).some((entry) => {
     const [, name = "", only = port] = /^\*?\.?\[?(.+?)\]?(?::(\d+))?$/.exec(entry.toLowerCase()) ?? [];
-    if (entry === "*") return true;
+    // An IPv6 address may be written without brackets. Its last number is not a port.
+    if (entry === "*" || entry.toLowerCase() === host) return true;
     return name !== "" && only === port && (host === name || host.endsWith(`.${name}`));
   });
 }

@@ -8,8 +8,8 @@ const configFile = "xlora_config.json";
 export const mixtureClassifierFile = "xlora_classifier.safetensors";
 
 /**
- * Returns the files of the chosen X-LoRA: the classifier first, and the config last. The config is fetched last, so it
- * exists only if all files do. Throws `invalid_lora_adapter` with a list of the available X-LoRAs.
+ * Returns the files of the chosen X-LoRA, the classifier first. Throws `invalid_lora_adapter` with a list of the available
+ * X-LoRAs.
  */
 export function chooseMixture(paths: readonly string[], { place, wanted }: AdapterChoice): readonly string[] {
   const known = new Set(paths);

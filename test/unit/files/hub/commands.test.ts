@@ -15,6 +15,7 @@ import { text } from "node:stream/consumers";
 import { after, beforeEach, describe, it, type TestContext } from "node:test";
 import { cacheCommand } from "../../../../cli/commands/cache.ts";
 import { loginCommand } from "../../../../cli/commands/login.ts";
+import { modelsCommand } from "../../../../cli/commands/models.ts";
 import { modelBytes, repo, useHub } from "./hub-rig.ts";
 
 const rig = await useHub();
@@ -94,6 +95,28 @@ describe("troupe cache", () => {
     const [first] = JSON.parse(json.out);
     assert.deepEqual(first.files, [{ name: "tiny-Q8_0.gguf", size_bytes: 4500 }]);
     assert.ok(Date.parse(first.last_used) > 0);
+  });
+
+  it("lists the weights of checkpoints and of models in UQFF", async (context) => {
+    const shards = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"];
+    const others = ["config.json", "model.safetensors.index.json", "tokenizer.json", "2_Dense/model.safetensors"];
+    rig.put(Object.fromEntries([...shards, ...others].map((name) => [name, Buffer.from(name)])));
+    await rig.resolve(repo);
+    const uqff = ["q4k-0.uqff", "residual.safetensors", "config.json"];
+    rig.put(Object.fromEntries(uqff.map((name) => [name, Buffer.from(name)])), "acme/uqff");
+    await rig.resolve("acme/uqff");
+    const { out } = await outputOf(context, () => cacheCommand(["list", "--json"]));
+    const listed = JSON.parse(out).map(({ files }: { files: readonly { name: string }[] }) => files);
+    assert.deepEqual(
+      listed.map((files: readonly { name: string }[]) => files.map(({ name }) => name).sort()),
+      [shards, ["q4k-0.uqff"]],
+    );
+    const models = await outputOf(context, () => modelsCommand(["--json"]));
+    const sources = JSON.parse(models.out).local.map(({ source }: { source: string }) => source);
+    assert.ok(
+      [repo, "acme/uqff"].every((source) => sources.includes(source)),
+      sources.join(),
+    );
   });
 
   it("reports where it searched when there is nothing", async (context) => {

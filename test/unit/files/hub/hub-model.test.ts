@@ -124,6 +124,17 @@ describe("a model of the hub", () => {
     assert.deepEqual(hub.requests, []);
   });
 
+  it("of a specified commit is completed if the fetch of its other files failed", async () => {
+    const config = "generation_config.json";
+    rig.put({ [file]: bytes, [config]: Buffer.from("{}") });
+    const pinned = `${repo}@${commit}:${file}`;
+    hub.fault = ({ host, path }) => (host === "cdn" && path.includes(config) ? { status: 503 } : null);
+    await rig.assertRefused(pinned, "model_source_unreachable", /answered 503/);
+    hub.fault = () => null;
+    const path = await rig.resolve(pinned);
+    assert.equal(readFileSync(join(dirname(path), config), "utf8"), "{}");
+  });
+
   it("is taken from the revision that is named", async () => {
     hub.branches.push("v1.0", "refs/pr/1");
     rig.put({ [file]: bytes });
@@ -265,5 +276,17 @@ describe("the cache that Python filled", () => {
     assert.equal(await rig.resolve(), path);
     assert.equal(hub.requests.length, 1);
     assert.match(rig.notices.join(), /^"acme\/tiny-GGUF" is used as the cache has it: the hub .* answered 503/);
+  });
+
+  it("is used, with a notice, when a newer copy cannot be fetched", async () => {
+    rig.put({ [file]: bytes });
+    const path = await rig.resolve();
+    rig.put({ [file]: modelBytes(2) });
+    hub.commit = "d".repeat(40);
+    hub.fault = ({ host }) => (host === "cdn" ? { status: 403 } : null);
+    assert.equal(await rig.resolve(), path);
+    assert.match(rig.notices.join(), /^"acme\/tiny-GGUF" is used as the cache has it: the hub .* answered 403/);
+    hub.fault = () => null;
+    await rig.assertFetched(modelBytes(2));
   });
 });

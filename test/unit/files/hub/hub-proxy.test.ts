@@ -107,5 +107,6 @@ describe("the proxy of a URL", () => {
       assert.ok(!isDirect("https://cdn.hub.example/", list), list);
     }
     assert.ok(isDirect("https://[::1]:8443/", "[::1]:8443") && !isDirect("https://[::1]:8443/", "[::2]"));
+    assert.ok(isDirect("https://[::1]:8443/", "127.0.0.1,::1") && !isDirect("https://[::1]:8443/", "::2"));
   });
 });

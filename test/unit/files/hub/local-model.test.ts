@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
@@ -81,6 +81,12 @@ describe("a model given as a folder", () => {
     const preferring = (...quantisations: string[]) => resolveModel(folder, { quantisations });
     assert.deepEqual(await preferring("Q8_0", "F16"), { path: join(folder, "a-Q8_0.gguf") });
     assert.deepEqual(await preferring("Q6_K", "F16"), { path: join(folder, "a-F16.gguf") });
+  });
+
+  it("has the largest model that fits, even if a link beside it leads nowhere", async () => {
+    fill("a-Q4_0.gguf");
+    symlinkSync("nowhere", join(folder, "b-Q8_0.gguf"));
+    assert.deepEqual(await resolveModel(folder, { roomBytes: 1000 }), { path: join(folder, "a-Q4_0.gguf") });
   });
 
   it("is the one model in it, whatever else is there", async () => {
