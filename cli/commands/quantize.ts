@@ -1,6 +1,6 @@
 // `troupe quantize`: writes a model at one or more quantization levels, as GGUF files or as UQFF. The model may be a GGUF file or a
 // checkpoint, local or on the hub.
-import { mkdir, realpath, writeFile } from "node:fs/promises";
+import { realpath } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import arg from "arg";
 import { isShardName, stemOf as stemOfFile } from "../../engines/files/gguf/shards.ts";
@@ -20,6 +20,7 @@ import { type Config, type ModelConfig, resolveConfig } from "../config/config.t
 import { createProgress, type Progress } from "../progress.ts";
 import { endOnSignals, unlessEnded } from "../run/signals.ts";
 import { version } from "../version.ts";
+import { byTroupe, writeReadme } from "./readme.ts";
 import { sizeText, textTable } from "./table.ts";
 import { type UqffOptions, writeUqff } from "./uqff/write-uqff.ts";
 
@@ -116,7 +117,7 @@ export async function quantizeCommand(args: readonly string[]): Promise<void> {
         isFile ? resolve(output) : join(resolve(output), `${stemOf(source)}-${name}.gguf`);
       written.push(await writeLevel(source, level, config, targetOf, progress));
     }
-    if (!isFile && !flags["--no-readme"]) await writeReadme(resolve(output), model.modelId, written);
+    if (!isFile && !flags["--no-readme"]) await writeReadme(resolve(output), readme(model.modelId, written), warn);
     progress.stop();
     process.stdout.write(`${table(written)}\n`);
   } catch (error) {
@@ -187,23 +188,21 @@ async function isSourceFile(path: string, files: readonly string[]): Promise<boo
   return real !== null && (await Promise.all(files.map((file) => realpath(file)))).includes(real);
 }
 
-async function writeReadme(folder: string, model: string, written: readonly Written[]): Promise<void> {
-  await mkdir(folder, { recursive: true });
+function readme(model: string, written: readonly Written[]): string[] {
   const rows = written.map(({ path, level, planned }) => {
     const { fileBytes } = planned.conversion.head;
     return `| ${basename(path)} | ${level} | ${sizeText(fileBytes)} | ${bitsOf(planned)} |`;
   });
-  const text = [
+  return [
     `# ${basename(model)}, quantized`,
     "",
-    `GGUF files made from \`${model}\` by troupe ${version}. Each can be served with \`troupe serve -m FILE\`.`,
+    `GGUF files made from \`${model}\` ${byTroupe} ${version}. Each can be served with \`troupe serve -m FILE\`.`,
     "",
     "| file | level | size | bits a weight |",
     "|---|---|---|---|",
     ...rows,
     "",
   ];
-  await writeFile(join(folder, "README.md"), text.join("\n"));
 }
 
 function table(written: readonly Written[]): string {
