@@ -62,6 +62,7 @@ export async function writeUqff(source: string, levels: readonly string[], optio
   if ((await realFolder(folder)) === (await realFolder(dirname(source)))) {
     throw new ServerError("config_invalid", `-o names the folder of the model itself, ${folder}; name another`);
   }
+  await refuseOtherConfig(dirname(source), folder);
   const written: Written[] = [];
   for (const name of levels) {
     // A `-0` at the end of a given file name is the number of the first shard.
@@ -72,6 +73,14 @@ export async function writeUqff(source: string, levels: readonly string[], optio
   await writeReport(folder, written, options);
   if (hasReadme) await writeReadme(folder, readme(folder, written, options), options.warn);
   return table(folder, written);
+}
+
+/** Throws config_invalid if the config.json in the folder is not one of this model. It would be replaced. */
+async function refuseOtherConfig(from: string, into: string): Promise<void> {
+  const [own, there] = await Promise.all([from, into].map((folder) => readJsonObject(join(folder, "config.json"))));
+  if (there == null || there.model_type === own?.model_type) return;
+  const message = `-o names the folder ${into}, whose config.json is not of this model and would be replaced; name another`;
+  throw new ServerError("config_invalid", message);
 }
 
 async function writeLevel(
