@@ -63,7 +63,7 @@ const spec = {
   ...{ "--threads": String, "--no-readme": Boolean, "--help": Boolean, "-h": "--help" },
 } satisfies arg.Spec;
 
-/** Flags that `serve` has too. Their values are checked as for `serve`. */
+/** Flags that `bench` has too. Their values are checked as for `bench`. */
 const settingFlags = [
   ...["--model-id", "--imatrix", "--topology", "--isq-organization", "--dtype"],
   ...["--hf-overrides", "--tok-model-id", "--quantized-file", "--from-uqff", "--threads"],
@@ -154,8 +154,9 @@ function settingsOf(flags: ReturnType<typeof parse>): Config {
     const value = flags[name];
     return value === undefined ? [] : [name, value];
   });
-  const { flags: parsed } = parseArguments(["serve", ...words]);
-  return resolveConfig({ command: "serve", flags: parsed, environment: process.env, defaultModel: "" });
+  const { flags: parsed } = parseArguments(["bench", ...words]);
+  // Like bench, this command has the settings of a model, but none of a server, whose variables may be set here.
+  return resolveConfig({ command: "bench", flags: parsed, environment: process.env, defaultModel: "" });
 }
 
 async function writeLevel(
