@@ -20,6 +20,13 @@ const tools: Readonly<Record<ToolName, (args: readonly string[]) => void | Promi
   completions: async (args) => (await import("./commands/completions.ts")).completionsCommand(args),
 };
 
+// A reader that is gone, as in `troupe models | head -1`, is no failure, and does not end a server.
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code !== "EPIPE") throw error;
+  });
+}
+
 try {
   await main(process.argv.slice(2));
 } catch (error) {

@@ -7,7 +7,7 @@ import type { Generation } from "./observe/instrumented-inference.ts";
 import type { Log } from "./observe/log.ts";
 import { requestId } from "./observe/request-id.ts";
 import type { DescribedRoute, PathParameters } from "./route.ts";
-import type { HttpReply, HttpRequest, ReplyHeaders, StreamSink } from "./server/edge.ts";
+import type { HttpReply, HttpRequest, ListedHeaders, ReplyHeaders, StreamSink } from "./server/edge.ts";
 import { UNKNOWN_FIELDS_HEADER } from "./shared/unknown-fields.ts";
 import { hasVersionHeader } from "./shared/version-header.ts";
 
@@ -67,7 +67,7 @@ export class Exchange {
   readonly #startedAt = performance.now();
   #status = CLIENT_GONE;
   #sentBytes = 0;
-  #streamType: string | null = null;
+  #streamType: string | string[] | null = null;
   #isWhole = false;
 
   constructor(request: HttpRequest, reply: HttpReply, options: ExchangeOptions) {
@@ -125,7 +125,7 @@ export class Exchange {
     this.send(status, { "content-type": "text/plain; charset=utf-8" }, text);
   }
 
-  send(status: number, headers: ReplyHeaders, body: string | Uint8Array): void {
+  send(status: number, headers: ListedHeaders, body: string | Uint8Array): void {
     this.#status = status;
     this.#isWhole = true;
     this.#observe(body);
@@ -161,7 +161,7 @@ export class Exchange {
   }
 
   /** Begins a response that is sent in pieces. */
-  openStream(headers: ReplyHeaders): StreamSink {
+  openStream(headers: ListedHeaders): StreamSink {
     this.#status = 200;
     this.#streamType = headers["content-type"] ?? null;
     const sink = this.#reply.stream(200, this.#withCommon(headers));
@@ -170,7 +170,7 @@ export class Exchange {
 
   /** Upgrades the connection to a WebSocket. Sends an error response if the upgrade is refused. */
   upgrade(): void {
-    const refusal = this.#reply.upgrade?.(this.#withCommon({})) ?? null;
+    const refusal = this.#reply.upgrade?.(this.#withCommon<string>({})) ?? null;
     if (refusal !== null) {
       this.fail(refusal);
       return;
@@ -184,9 +184,11 @@ export class Exchange {
     for (const observer of this.#options.observers) observer.ended(this);
   }
 
-  #withCommon(headers: ReplyHeaders): ReplyHeaders {
+  #withCommon<Value extends string | string[]>(
+    headers: Readonly<Record<string, Value>>,
+  ): Record<string, Value | string> {
     const names = requestIdHeaders(this.#errors);
-    const common: Record<string, string> = {
+    const common: Record<string, Value | string> = {
       "access-control-allow-origin": "*",
       "access-control-expose-headers": [...names, UNKNOWN_FIELDS_HEADER].join(", "),
       ...headers,
@@ -199,7 +201,7 @@ export class Exchange {
   }
 
   /** Adds the CORS header for listed origins only. `vary` keeps caches from reusing a response for another origin. */
-  #restrictOrigin(headers: Record<string, string>, corsOrigins: readonly string[]): void {
+  #restrictOrigin(headers: Record<string, string | string[]>, corsOrigins: readonly string[]): void {
     const origin = this.request.headers.get("origin");
     headers.vary = "origin";
     if (origin !== undefined && corsOrigins.includes(origin)) headers["access-control-allow-origin"] = origin;

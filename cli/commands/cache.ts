@@ -2,11 +2,10 @@
 // of them.
 import { createInterface } from "node:readline/promises";
 import arg from "arg";
-import { hubCacheDirectory } from "../../engines/files/hub/api/hub-locations.ts";
 import { type CachedModel, deleteCachedModel, listCachedModels } from "../../engines/files/hub/cached-models.ts";
-import { defaultCacheDirectory } from "../../engines/files/hub/model-cache.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { nearest, suggestion } from "../../runtime/nearest.ts";
+import { modelCaches } from "./model-caches.ts";
 import { sizeText, textTable } from "./table.ts";
 
 const usage = "troupe cache list [--json], or troupe cache delete -m ID [-y]";
@@ -15,10 +14,7 @@ const usage = "troupe cache list [--json], or troupe cache delete -m ID [-y]";
 export async function cacheCommand(args: readonly string[]): Promise<void> {
   const { action, flags } = parse(args);
   if (flags["--help"]) return void process.stdout.write(`${usage}\n`);
-  const caches = {
-    hubCache: hubCacheDirectory(process.env),
-    cacheDirectory: defaultCacheDirectory(process.env),
-  };
+  const caches = modelCaches(process.env);
   const models = await listCachedModels(caches);
   if (action === "list") {
     const text = flags["--json"] ? JSON.stringify(models.map(toJson), null, 2) : table(models, Object.values(caches));

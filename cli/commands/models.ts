@@ -1,13 +1,12 @@
 // `troupe models`: lists recommended models with size, memory need and the command that serves them, and the models that are on
 // this machine: in the caches, and in the folders of Ollama and LM Studio.
 import arg from "arg";
-import { hubCacheDirectory } from "../../engines/files/hub/api/hub-locations.ts";
 import { listCachedModels } from "../../engines/files/hub/cached-models.ts";
 import { catalog, memoryBytes, shownContext } from "../../engines/files/hub/catalog.ts";
-import { defaultCacheDirectory } from "../../engines/files/hub/model-cache.ts";
 import { listForeignModels } from "../../engines/files/hub/other-programs.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { availableMemory } from "../../runtime/host/memory.ts";
+import { modelCaches } from "./model-caches.ts";
 import { sizeText, textTable } from "./table.ts";
 
 const usage = "troupe models [--json]";
@@ -29,8 +28,7 @@ export async function modelsCommand(args: readonly string[]): Promise<void> {
 }
 
 async function localModels(environment: NodeJS.ProcessEnv): Promise<LocalModel[]> {
-  const caches = { hubCache: hubCacheDirectory(environment), cacheDirectory: defaultCacheDirectory(environment) };
-  const cached = await listCachedModels(caches);
+  const cached = await listCachedModels(modelCaches(environment));
   const own = cached
     .filter(({ files }) => files.length > 0)
     .map(({ id, diskBytes }) => ({ source: id, bytes: diskBytes }));

@@ -1,6 +1,6 @@
 // `troupe quantize`: writes a model at one or more quantization levels, as GGUF files or as UQFF. The model may be a GGUF file or a
 // checkpoint, local or on the hub.
-import { mkdir, realpath, writeFile } from "node:fs/promises";
+import { realpath } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import arg from "arg";
 import { isShardName, stemOf as stemOfFile } from "../../engines/files/gguf/shards.ts";
@@ -20,6 +20,7 @@ import { type Config, type ModelConfig, resolveConfig } from "../config/config.t
 import { createProgress, type Progress } from "../progress.ts";
 import { endOnSignals, unlessEnded } from "../run/signals.ts";
 import { version } from "../version.ts";
+import { byTroupe, writeReadme } from "./readme.ts";
 import { sizeText, textTable } from "./table.ts";
 import { type UqffOptions, writeUqff } from "./uqff/write-uqff.ts";
 
@@ -62,7 +63,7 @@ const spec = {
   ...{ "--threads": String, "--no-readme": Boolean, "--help": Boolean, "-h": "--help" },
 } satisfies arg.Spec;
 
-/** Flags that `serve` has too. Their values are checked as for `serve`. */
+/** Flags that `bench` has too. Their values are checked as for `bench`. */
 const settingFlags = [
   ...["--model-id", "--imatrix", "--topology", "--isq-organization", "--dtype"],
   ...["--hf-overrides", "--tok-model-id", "--quantized-file", "--from-uqff", "--threads"],
@@ -116,7 +117,7 @@ export async function quantizeCommand(args: readonly string[]): Promise<void> {
         isFile ? resolve(output) : join(resolve(output), `${stemOf(source)}-${name}.gguf`);
       written.push(await writeLevel(source, level, config, targetOf, progress));
     }
-    if (!isFile && !flags["--no-readme"]) await writeReadme(resolve(output), model.modelId, written);
+    if (!isFile && !flags["--no-readme"]) await writeReadme(resolve(output), readme(model.modelId, written), warn);
     progress.stop();
     process.stdout.write(`${table(written)}\n`);
   } catch (error) {
@@ -153,8 +154,9 @@ function settingsOf(flags: ReturnType<typeof parse>): Config {
     const value = flags[name];
     return value === undefined ? [] : [name, value];
   });
-  const { flags: parsed } = parseArguments(["serve", ...words]);
-  return resolveConfig({ command: "serve", flags: parsed, environment: process.env, defaultModel: "" });
+  const { flags: parsed } = parseArguments(["bench", ...words]);
+  // Like bench, this command has the settings of a model, but none of a server, whose variables may be set here.
+  return resolveConfig({ command: "bench", flags: parsed, environment: process.env, defaultModel: "" });
 }
 
 async function writeLevel(
@@ -187,23 +189,21 @@ async function isSourceFile(path: string, files: readonly string[]): Promise<boo
   return real !== null && (await Promise.all(files.map((file) => realpath(file)))).includes(real);
 }
 
-async function writeReadme(folder: string, model: string, written: readonly Written[]): Promise<void> {
-  await mkdir(folder, { recursive: true });
+function readme(model: string, written: readonly Written[]): string[] {
   const rows = written.map(({ path, level, planned }) => {
     const { fileBytes } = planned.conversion.head;
     return `| ${basename(path)} | ${level} | ${sizeText(fileBytes)} | ${bitsOf(planned)} |`;
   });
-  const text = [
+  return [
     `# ${basename(model)}, quantized`,
     "",
-    `GGUF files made from \`${model}\` by troupe ${version}. Each can be served with \`troupe serve -m FILE\`.`,
+    `GGUF files made from \`${model}\` ${byTroupe} ${version}. Each can be served with \`troupe serve -m FILE\`.`,
     "",
     "| file | level | size | bits a weight |",
     "|---|---|---|---|",
     ...rows,
     "",
   ];
-  await writeFile(join(folder, "README.md"), text.join("\n"));
 }
 
 function table(written: readonly Written[]): string {

@@ -2,6 +2,7 @@
 // config.ts interprets all other keys.
 import { parse, TomlError } from "smol-toml";
 import { ServerError } from "../../runtime/errors.ts";
+import { keyEntries } from "./keys.ts";
 import { withoutTokens } from "./kinds.ts";
 
 export type TomlTable = Readonly<Record<string, unknown>>;
@@ -30,11 +31,17 @@ function parseTree(text: string, path: string): TomlTable {
     if (!(cause instanceof TomlError)) throw cause;
     const [problem = ""] = cause.message.split("\n");
     const message = `${path}:${cause.line}:${cause.column}: ${problem.replace("Invalid TOML document: ", "not TOML: ")}`;
-    // The lines around the syntax error are not shown if the file may contain an API key.
-    const lines = /\bapi_?key\b/i.test(text) ? "" : `\n\n${cause.codeblock.trimEnd()}`;
+    // The lines around the syntax error are not shown if the file may contain a key or a password.
+    const lines = secretNames.test(text) ? "" : `\n\n${cause.codeblock.trimEnd()}`;
     throw new ServerError("config_invalid", withoutTokens(`${message}${lines}`));
   }
 }
+
+/** Names of the keys whose values are not shown, and a misspelt one. */
+const secretNames = new RegExp(
+  String.raw`\b(?:apikey|${keyEntries.flatMap(({ key, names }) => (key.secret ? names : [])).join("|")})\b`,
+  "i",
+);
 
 export function isTable(value: unknown): value is TomlTable {
   return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Date);

@@ -29,7 +29,7 @@ const operation: DescribedRoute["operation"] = {
 export function extraRoutes(given: readonly ExtraRoute[], readerStallMs: number): Route[] {
   return given.map(({ method, path, handler }) => {
     if (!path.startsWith("/")) throw invalid(`expected the path of a route to start with "/"; got "${path}"`);
-    if (routes.some((own) => own.method === method && own.path === path)) {
+    if (routes.some((own) => own.method === method && shapeOf(own.path) === shapeOf(path))) {
       throw invalid(`${method} ${path} is a route of troupe; use another path`);
     }
     return {
@@ -45,6 +45,11 @@ export function extraRoutes(given: readonly ExtraRoute[], readerStallMs: number)
   });
 }
 
+/** Returns a path without the names of its parameters. */
+function shapeOf(path: string): string {
+  return path.replaceAll(/\{[^}]*\}/g, "{}");
+}
+
 function toRequest({ request }: Exchange): Request {
   const { method, path, query, headers, body, signal } = request;
   const url = `http://${headers.get("host") ?? "localhost"}${path}${query === "" ? "" : `?${query}`}`;
@@ -58,7 +63,9 @@ function toRequest({ request }: Exchange): Request {
 }
 
 async function send(exchange: Exchange, response: Response, readerStallMs: number): Promise<void> {
-  const headers = Object.fromEntries(response.headers);
+  const cookies = response.headers.getSetCookie();
+  // The entries of a Response have each cookie separately, so an object of them would keep only the last one.
+  const headers = { ...Object.fromEntries(response.headers), ...(cookies.length > 0 && { "set-cookie": cookies }) };
   // Only a response of status 200 is streamed. The body of any other response is sent as a whole.
   if (response.status !== 200 || response.body === null) {
     const body = response.body === null ? new Uint8Array(0) : await buffer(response.body);

@@ -41,7 +41,8 @@ export async function run(config: Config, open: OpenModels = openModels): Promis
   const { defaults } = models;
   const inference = logFile === null ? models.inference : new LoggedInference(models.inference, logFile);
   try {
-    await Promise.race([models.start(), aborted(end.signal)]);
+    // A signal may have arrived while the engine was chosen.
+    if (!end.signal.aborted) await Promise.race([models.start(), aborted(end.signal)]);
     if (end.signal.aborted) return;
     const scene: Scene = { inference, config, settings, media, log, end, defaults };
     if (message === null) await converse(scene, stage);

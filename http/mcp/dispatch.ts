@@ -80,8 +80,8 @@ function innerRequest({ path, body, caller, requestId }: InnerRequest, signal: A
 /** Creates the reply that receives the route's response and joins the pieces of a long response. */
 function innerReply(settle: (reply: InnerReply) => void, onTooLong: () => void, abort: () => void): HttpReply {
   return {
-    send: (status, headers, body) => settle({ status, body: textOf(body), ignored: ignoredIn(headers) }),
-    stream: (status, headers): StreamSink => {
+    send: (status, headers: ReplyHeaders, body) => settle({ status, body: textOf(body), ignored: ignoredIn(headers) }),
+    stream: (status, headers: ReplyHeaders): StreamSink => {
       const decoder = new TextDecoder();
       let body = "";
       return {

@@ -45,13 +45,19 @@ export interface HttpRequest {
 
 export type ReplyHeaders = Readonly<Record<string, string>>;
 
+/**
+ * Headers of a response that may have several values. A list is sent as a header for each of its values. Only `set-cookie` of an
+ * embedding program's routes is one, which are not served by uWebSockets.js.
+ */
+export type ListedHeaders = Readonly<Record<string, string | string[]>>;
+
 /** Upgrades a connection to a WebSocket; `headers` are added to the response. Returns an error if the upgrade is refused. */
 export type Upgrade = (headers: ReplyHeaders) => ServerError | null;
 
 /** Reply to a request. After the response has ended or the client has disconnected, every call does nothing. */
 export interface HttpReply {
-  send(status: number, headers: ReplyHeaders, body: string | Uint8Array): void;
-  stream(status: number, headers: ReplyHeaders): StreamSink;
+  send(status: number, headers: ListedHeaders, body: string | Uint8Array): void;
+  stream(status: number, headers: ListedHeaders): StreamSink;
   /**
    * Upgrades the connection to a WebSocket. Each message then becomes a POST request of the same path. Returns an error if too
    * many connections are open; the caller must send it. Absent if the request is not a WebSocket handshake.

@@ -66,7 +66,13 @@ const commonServer = z.union([
 ]);
 const commonForm = z.strictObject({ mcpServers: z.record(text.max(128), commonServer), ...shared });
 
-export type McpConfig = z.output<typeof ownForm>;
+export interface McpConfig extends z.output<typeof ownForm> {
+  /** Returns the path of a field in the file. `field`: its path in troupe's own form. */
+  readonly fieldOf: FieldOf;
+}
+
+type FieldOf = (field: readonly PropertyKey[]) => readonly PropertyKey[];
+
 export type McpServerConfig = McpConfig["servers"][number];
 
 function withoutUser(): [check: (url: string) => boolean, message: string] {
@@ -81,9 +87,10 @@ export async function readMcpConfig(path: string): Promise<McpConfig> {
     const { mcpServers, ...rest } = checked(commonForm, given, path);
     const names = Object.keys(mcpServers);
     const servers = Object.entries(mcpServers).map(([name, one]) => ({ name, source: sourceOf(one) }));
-    return checked(ownForm, { servers, ...rest }, path, (field) => commonField(field, names));
+    const fieldOf: FieldOf = (field) => commonField(field, names);
+    return { ...checked(ownForm, { servers, ...rest }, path, fieldOf), fieldOf };
   }
-  return checked(ownForm, given, path);
+  return { ...checked(ownForm, given, path), fieldOf: sameField };
 }
 
 /** Returns an error about the file. `field`: path of the field in the file; "" for the whole file. */
@@ -91,6 +98,8 @@ export function mcpConfigError(path: string, field: string, problem: string): Se
   const where = field === "" ? `mcp_config "${path}"` : `mcp_config "${path}": ${field}`;
   return new ServerError("config_invalid", `${where} ${problem}`, { param: "mcp_config" });
 }
+
+const sameField: FieldOf = (field) => field;
 
 /** Converts the path of a field in troupe's own form to its path in the form `mcpServers`. */
 function commonField(field: readonly PropertyKey[], names: readonly string[]): readonly PropertyKey[] {
@@ -138,12 +147,7 @@ function parsed(content: string, path: string): unknown {
  * Checks `given` against the schema. `fieldOf` converts the path of a field in `given` to its path in the file; by default, the
  * paths are equal.
  */
-function checked<T>(
-  schema: z.ZodType<T>,
-  given: unknown,
-  path: string,
-  fieldOf: (field: readonly PropertyKey[]) => readonly PropertyKey[] = (field) => field,
-): T {
+function checked<T>(schema: z.ZodType<T>, given: unknown, path: string, fieldOf = sameField): T {
   const result = schema.safeParse(given);
   if (result.success) return result.data;
   const [issue] = result.error.issues;

@@ -17,7 +17,8 @@ const MIN_SECRET_LENGTH = 6;
  */
 export function mcpServerSettings(config: McpConfig, path: string, environment: Environment): McpServerSettings[] {
   const settings = config.servers.flatMap((server, i) => {
-    const fill = (field: string, value: string): string => filled(value, environment, path, `servers.${i}.${field}`);
+    const fill = (field: string, value: string): string =>
+      filled(value, environment, path, config.fieldOf(["servers", i, ...field.split(".")]).join("."));
     return server.enabled === false ? [] : [settingsOf(server, config.tool_timeout_secs, path, `servers.${i}`, fill)];
   });
   for (const [i, { id }] of settings.entries()) {

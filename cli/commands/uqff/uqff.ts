@@ -78,9 +78,10 @@ async function pathsOf(flags: ReturnType<typeof parse>["flags"]): Promise<readon
     if (sets.length === 0) throw invalid(`there is no .uqff file in ${resolve(model)}`);
     return sets.map(({ files }) => join(resolve(model), files[0] ?? ""));
   }
-  const words = ["serve", "-m", model, ...(quant === undefined ? [] : ["--from-uqff", quant])];
+  const words = ["bench", "-m", model, ...(quant === undefined ? [] : ["--from-uqff", quant])];
+  // Like bench, this command has the settings of a model, but none of a server, whose variables may be set here.
   const settings = {
-    command: "serve",
+    command: "bench",
     flags: parseArguments(words).flags,
     environment: process.env,
     defaultModel: "",

@@ -16,6 +16,7 @@ import { modelOptionsOf } from "../../assembly/quantization/load-options.ts";
 import type { ModelConfig } from "../../config/config.ts";
 import type { Progress } from "../../progress.ts";
 import { version } from "../../version.ts";
+import { byTroupe, writeReadme } from "../readme.ts";
 import { sizeText, textTable } from "../table.ts";
 import { outputOf, reportFile, reportWith } from "./report.ts";
 
@@ -61,6 +62,7 @@ export async function writeUqff(source: string, levels: readonly string[], optio
   if ((await realFolder(folder)) === (await realFolder(dirname(source)))) {
     throw new ServerError("config_invalid", `-o names the folder of the model itself, ${folder}; name another`);
   }
+  await refuseOtherConfig(dirname(source), folder);
   const written: Written[] = [];
   for (const name of levels) {
     // A `-0` at the end of a given file name is the number of the first shard.
@@ -69,8 +71,16 @@ export async function writeUqff(source: string, levels: readonly string[], optio
   }
   await copySmallFiles(dirname(source), folder, model);
   await writeReport(folder, written, options);
-  if (hasReadme) await writeReadme(folder, written, options);
+  if (hasReadme) await writeReadme(folder, readme(folder, written, options), options.warn);
   return table(folder, written);
+}
+
+/** Throws config_invalid if the config.json in the folder is not one of this model. It would be replaced. */
+async function refuseOtherConfig(from: string, into: string): Promise<void> {
+  const [own, there] = await Promise.all([from, into].map((folder) => readJsonObject(join(folder, "config.json"))));
+  if (there == null || there.model_type === own?.model_type) return;
+  const message = `-o names the folder ${into}, whose config.json is not of this model and would be replaced; name another`;
+  throw new ServerError("config_invalid", message);
 }
 
 async function writeLevel(
@@ -141,14 +151,14 @@ async function writeReport(
   await writeFile(join(folder, reportFile), `${JSON.stringify(report, null, 2)}\n`);
 }
 
-async function writeReadme(folder: string, written: readonly Written[], options: UqffOptions): Promise<void> {
+function readme(folder: string, written: readonly Written[], options: UqffOptions): string[] {
   const { baseModel, repoId } = options;
   const name = repoId ?? folder;
   const rows = written.map(({ level, stem, planned }) => {
     const [first = ""] = shardsOf(planned);
     return `| ${level} | ${first} | ${sizeText(bytesOf(planned))} | \`troupe serve -m ${name} --from-uqff ${stem}\` |`;
   });
-  const text = [
+  return [
     ...[
       "---",
       "tags:",
@@ -159,12 +169,11 @@ async function writeReadme(folder: string, written: readonly Written[], options:
       "",
     ],
     ...[`# ${basename(repoId ?? baseModel)}, quantized`, ""],
-    `Weights of \`${baseModel}\` in UQFF ${uqffVersion.major}.${uqffVersion.minor}, made by troupe ${version}. Further shards are`,
+    `Weights of \`${baseModel}\` in UQFF ${uqffVersion.major}.${uqffVersion.minor}, made ${byTroupe} ${version}. Further shards are`,
     "found by their numbers; `residual.safetensors` has the tensors that are not quantized.",
     "",
     ...["| level | first file | size | use |", "|---|---|---|---|", ...rows, ""],
   ];
-  await writeFile(join(folder, "README.md"), text.join("\n"));
 }
 
 function shardsOf({ files }: PlannedUqff): string[] {

@@ -1,13 +1,15 @@
 // Reply to a request of a fetch-style handler: a web Response. A streamed body has back pressure.
 import { deferred } from "../../../runtime/deferred.ts";
 import type { EdgeReply } from "../body-intake.ts";
-import type { ReplyHeaders, StreamSink } from "../edge.ts";
+import type { ListedHeaders, StreamSink } from "../edge.ts";
 import type { InFlight } from "../in-flight.ts";
 
 /** Number of unread bytes at which writing pauses. */
 const highWaterBytes = 64 * 1024;
 
 const CLIENT_GONE = 499;
+/** Statuses of responses without a body. */
+const bodiless = [204, 205, 304];
 
 const encoder = new TextEncoder();
 
@@ -46,19 +48,19 @@ export class FetchReply implements EdgeReply, StreamSink {
     return this.#isAnswered || this.#isDone;
   }
 
-  send(status: number, headers: ReplyHeaders, body: string | Uint8Array): void {
+  send(status: number, headers: ListedHeaders, body: string | Uint8Array): void {
     if (this.isAnswered) return;
     this.#isAnswered = true;
     const bytes = typeof body === "string" ? encoder.encode(body) : body;
-    const hasNoBody = status === 204 || this.#method === "HEAD";
-    const length = status === 204 ? {} : { "content-length": `${bytes.length}` };
+    const isBodiless = bodiless.includes(status);
+    const length = isBodiless ? {} : { "content-length": `${bytes.length}` };
     // The bytes are copied, because the body may share memory with the server's internal data.
-    const content = hasNoBody ? null : new Uint8Array(bytes);
-    this.#response.resolve(new Response(content, { status, headers: { ...headers, ...length } }));
+    const content = isBodiless || this.#method === "HEAD" ? null : new Uint8Array(bytes);
+    this.#response.resolve(new Response(content, { status, headers: pairsOf({ ...headers, ...length }) }));
     this.#finish();
   }
 
-  stream(status: number, headers: ReplyHeaders): StreamSink {
+  stream(status: number, headers: ListedHeaders): StreamSink {
     if (this.isAnswered) return this;
     this.#isAnswered = true;
     const source = {
@@ -69,7 +71,8 @@ export class FetchReply implements EdgeReply, StreamSink {
       cancel: () => this.gone(),
     };
     const strategy = { highWaterMark: highWaterBytes, size: (chunk?: Uint8Array) => chunk?.byteLength ?? 0 };
-    this.#response.resolve(new Response(new ReadableStream<Uint8Array>(source, strategy), { status, headers }));
+    const body = new ReadableStream<Uint8Array>(source, strategy);
+    this.#response.resolve(new Response(body, { status, headers: pairsOf(headers) }));
     return this;
   }
 
@@ -120,4 +123,11 @@ export class FetchReply implements EdgeReply, StreamSink {
     this.#inFlight.delete(this);
     this.onDone();
   }
+}
+
+/** Returns each header and value. */
+function pairsOf(headers: ListedHeaders): [name: string, value: string][] {
+  return Object.entries(headers).flatMap(([name, values]) =>
+    [values].flat().map((value): [string, string] => [name, value]),
+  );
 }

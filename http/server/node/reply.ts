@@ -1,7 +1,7 @@
 // Reply to one request on node:http.
 import type { ServerResponse } from "node:http";
 import type { EdgeReply } from "../body-intake.ts";
-import type { ReplyHeaders, StreamSink, Upgrade } from "../edge.ts";
+import type { ListedHeaders, StreamSink, Upgrade } from "../edge.ts";
 import type { InFlight } from "../in-flight.ts";
 
 export class NodeReply implements EdgeReply, StreamSink {
@@ -37,14 +37,14 @@ export class NodeReply implements EdgeReply, StreamSink {
     return this.#response.writableEnded;
   }
 
-  send(status: number, headers: ReplyHeaders, body: string | Uint8Array): void {
+  send(status: number, headers: ListedHeaders, body: string | Uint8Array): void {
     if (this.#isAnswered) return;
     if (status !== 204) this.#response.setHeader("content-length", Buffer.byteLength(body));
     this.#writeHead(status, headers);
     this.#response.end(body);
   }
 
-  stream(status: number, headers: ReplyHeaders): StreamSink {
+  stream(status: number, headers: ListedHeaders): StreamSink {
     if (this.#isAnswered) return this;
     this.#writeHead(status, headers);
     this.#response.on("drain", () => {
@@ -99,7 +99,7 @@ export class NodeReply implements EdgeReply, StreamSink {
     return this.#isDone || this.#response.writableEnded || this.#response.destroyed;
   }
 
-  #writeHead(status: number, headers: ReplyHeaders): void {
+  #writeHead(status: number, headers: ListedHeaders): void {
     if (this.closesConnection || this.#inFlight.isRetiring) this.#response.setHeader("connection", "close");
     this.#response.writeHead(status, headers);
   }

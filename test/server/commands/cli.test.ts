@@ -72,6 +72,17 @@ describe("asking for help", () => {
     assert.equal(serve.stderr, "");
   });
 
+  it("is no failure if its reader is gone", async () => {
+    const child = spawn(process.execPath, [command, "help", "serve"], { stdio: ["ignore", "pipe", "pipe"] });
+    child.stdout.destroy();
+    let stderr = "";
+    child.stderr.on("data", (data) => {
+      stderr += data;
+    });
+    const [code] = (await once(child, "close")) as [number | null];
+    assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
+  });
+
   it("says the version, in one line", async () => {
     const { version } = JSON.parse(readFileSync(new URL("package.json", root), "utf8")) as { version: string };
     assert.deepEqual(await runCommand(["--version"]), { code: 0, stdout: `troupe ${version}\n`, stderr: "" });

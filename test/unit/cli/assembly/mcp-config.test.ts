@@ -34,7 +34,7 @@ const remote = { name: "remote", source: { type: "Http", url: "https://example.o
 describe("the configuration of MCP servers", () => {
   it("has defaults", async () => {
     const { settings, ...shared } = await settingsOf({ servers: [files, remote] });
-    const { servers: _, ...limits } = shared;
+    const { servers: _, fieldOf: __, ...limits } = shared;
     assert.deepEqual(limits, { auto_register_tools: true, tool_timeout_secs: 30, max_concurrent_calls: 10 });
     const rest = { toolPrefix: null, resources: null, callTimeoutMs: 30_000, secrets: [] };
     const source = { type: "process", command: "npx", args: [], environment: {}, workFolder: null };
@@ -129,6 +129,10 @@ describe("the configuration of MCP servers", () => {
       [{ mcpServers: { a: { command: "x", url: "y" } } }, /mcpServers\.a expects \{command, args, env, cwd\} or \{url/],
       [{ mcpServers: { a: { url: "ftp://x" } } }, /mcpServers\.a\.url is wrong/],
       [{ mcpServers: { a: { command: "x".repeat(32_769) } } }, /mcpServers\.a\.command is wrong/],
+      [
+        { mcpServers: { a: { command: "x" }, b: { command: "x", env: { "T.1": reference("NO_SUCH") } } } },
+        /: mcpServers\.b\.env\.T\.1 needs the environment variable NO_SUCH, which is not set/,
+      ],
     ] as const) {
       await assertRefused(content, message);
     }

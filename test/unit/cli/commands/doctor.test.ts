@@ -4,7 +4,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { report } from "../../../../cli/commands/doctor.ts";
+import { modelReports, report } from "../../../../cli/commands/doctor.ts";
 import { resolveConfig } from "../../../../cli/config/config.ts";
 import { checkOptions } from "../../../../cli/system/check-options.ts";
 import {
@@ -28,6 +28,24 @@ const noHost = {
   problem: async () => "libllama.so is not there",
   gpuAdvice: null,
 };
+
+it("the doctor names what runs a model of speech or of images", async (t) => {
+  const pipeline = mkdtempSync(join(tmpdir(), "doctor-"));
+  t.after(() => rmSync(pipeline, { recursive: true, force: true }));
+  const voice = join(pipeline, "voice.onnx");
+  for (const path of [voice, `${voice}.json`, join(pipeline, "model_index.json")]) writeFileSync(path, "{}");
+  const found = async (modelId: string, kind = "auto") => {
+    const flags = { "--model-id": [modelId], "--kind": kind };
+    const config = resolveConfig({ command: "serve", flags, environment: {}, defaultModel: "none" });
+    const { checks, engines } = await modelReports(config.models, config);
+    assert.deepEqual(engines, []);
+    return checks.map(({ status, message }) => `${status}: ${message}`);
+  };
+  assert.deepEqual(await found("espeak-ng"), ['ok: "espeak-ng" is a speech model (espeak)']);
+  assert.deepEqual(await found(voice), [`ok: "${voice}" is a speech model (piper)`]);
+  assert.deepEqual(await found(pipeline), [`ok: "${pipeline}" is a diffusion model, which runs on ONNX Runtime`]);
+  assert.match((await found(pipeline, "speech")).join(), /^error: /);
+});
 
 describe("the doctor's checks", () => {
   it("require a recent Node.js", () => {

@@ -9,13 +9,20 @@ import { type ModelConfig, resolveConfig } from "../../../../cli/config/config.t
 import { writeSmallCheckpoint } from "../../../fixtures/checkpoints/small-checkpoint.ts";
 
 /** Writes a small checkpoint, and starts its conversion to UQFF in a folder. */
-async function start(t: TestContext, levels: readonly string[], signal: AbortSignal, files: readonly string[] = []) {
+async function start(
+  t: TestContext,
+  levels: readonly string[],
+  signal: AbortSignal,
+  files: readonly string[] = [],
+  other = "",
+) {
   const folder = mkdtempSync(join(tmpdir(), "troupe-write-uqff-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   const [source, output] = [join(folder, "source"), join(folder, "output")];
   await writeSmallCheckpoint(source);
   for (const name of files) writeFileSync(join(source, name), `{"name":"${name}"}`);
   mkdirSync(output);
+  if (other !== "") writeFileSync(join(output, "config.json"), other);
   const { flags } = parseArguments(["serve", "-m", source]);
   const { models } = resolveConfig({ command: "serve", flags, environment: {}, defaultModel: "" });
   const progress = { update: () => {}, stop: () => {}, signal };
@@ -37,4 +44,14 @@ it("UQFF of an embedding model has its prompts and markers in files next to it",
   const { output, written } = await start(t, [], new AbortController().signal, files);
   await written;
   for (const name of files) assert.equal(readFileSync(join(output, name), "utf8"), `{"name":"${name}"}`);
+});
+
+it("UQFF is not written into a folder with a config.json of something else", async (t) => {
+  const other = '{"name":"my-project"}';
+  const { output, written } = await start(t, [], new AbortController().signal, [], other);
+  await assert.rejects(written, { code: "config_invalid", message: /whose config\.json is not of this model/ });
+  assert.equal(readFileSync(join(output, "config.json"), "utf8"), other);
+  // The output of an earlier run is replaced.
+  const again = await start(t, [], new AbortController().signal, [], '{"model_type":"llama"}');
+  await again.written;
 });

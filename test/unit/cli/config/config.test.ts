@@ -272,6 +272,13 @@ describe("a token", () => {
 describe("a TOML file", () => {
   it("that is not TOML is rejected with line, column and the line itself", () => {
     assertRefused({ text: 'command = "serve"\nx = [\n' }, /^troupe\.toml:\d+:\d+: not TOML: [\s\S]*x = \[/);
+    for (const secret of [
+      '[troupe]\nstate_url = "redis://:pass@host"',
+      '[server]\napi_key = "pass"',
+      '[models.remote]\nurl = "http://user:pass@host"',
+    ]) {
+      assertRefused({ text: `command = "serve"\n${secret}\nx =\n` }, /^troupe\.toml:\d+:\d+: not TOML: invalid value$/);
+    }
   });
 
   it("names its command", () => {
