@@ -214,7 +214,7 @@ function toolNeeds(
     servers: namedServers(serverTools, body.mcp_servers),
     skills: skillsOf(body),
     web: webUseOfTools(serverTools, body.web_search_options),
-    choice: choiceOf(body.tool_choice),
+    choice: choiceOf(body),
     hasRoom: sentGrammar(body) === null && !continuesLast(withoutEmptyEnd(sent)),
   };
 }
