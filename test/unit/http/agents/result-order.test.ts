@@ -42,6 +42,15 @@ const bodies = {
       { role: "user", content: "And?" },
     ],
   },
+  "/api/chat": {
+    stream: false,
+    messages: [
+      { role: "user", content: "Go." },
+      { role: "assistant", tool_calls: names.map((name) => ({ function: { name, arguments: {} } })) },
+      ...quickFirst.map((name) => ({ role: "tool", tool_name: name, content: `${name} result` })),
+      { role: "user", content: "And?" },
+    ],
+  },
 };
 
 describe("results of parallel tool calls", () => {
