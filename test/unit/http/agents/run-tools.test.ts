@@ -56,6 +56,18 @@ describe("a required call", () => {
   });
 });
 
+describe("a file in a message of a response request", () => {
+  const input = [{ role: "user", content: [{ type: "input_file", filename: "a.txt", file_data: "aGk=" }] }];
+
+  it("offers the server's tools, also if the request continues a stored response", () => {
+    for (const previous_response_id of [null, `resp_${"0".repeat(32)}`]) {
+      assert.deepEqual(ofResponses({ input, previous_response_id })?.tools?.groups, offered.groups);
+      const refusal = failure(() => ofResponses({ input, previous_response_id }, null));
+      assert.match(refusal.message, /a file in a message cannot be used/);
+    }
+  });
+});
+
 describe("skills of a request", () => {
   const shell = (skill: object) => ({
     tools: [{ type: "shell", environment: { type: "container_auto", skills: [skill] } }],
@@ -110,7 +122,10 @@ describe("server tools of a request", () => {
     assert.deepEqual(ofChat(named({ allowed_tools: { tool_names: ["lookup"] } }))?.serverTools, ["lookup"]);
     assert.deepEqual(ofChat(named({ allowed_tools: [] }))?.serverTools, []);
     assert.equal(ofChat(named({ require_approval: "never" }))?.permission, null);
-    assert.equal(ofChat(named({ require_approval: "always" }))?.permission, "ask");
+    const tool_names = ["lookup"];
+    for (const require_approval of ["always", { always: { tool_names } }, { never: { tool_names } }]) {
+      assert.equal(ofChat(named({ require_approval }))?.permission, "ask");
+    }
     assert.equal(ofChat({ ...named({ require_approval: "always" }), agent_permission: "deny" })?.permission, "deny");
     const off = { tools: [{ type: "mcp_toolset", mcp_server_name: "library", default_config: { enabled: false } }] };
     assert.deepEqual(ofMessages(off)?.serverTools, []);
