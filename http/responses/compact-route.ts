@@ -1,11 +1,12 @@
 // POST /v1/responses/compact: replaces a conversation by a summary that the model writes. To continue the conversation, the
 // client uses the returned items as the beginning of its input. Nothing is stored.
 import type { ItemTexts } from "../../actors/api/stored-responses.ts";
-import type { GenerateEvent, Usage } from "../../engines/generation.ts";
+import type { GenerateEvent, GenerateRequest, Usage } from "../../engines/generation.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
 import { jsonHeaders } from "../exchange.ts";
 import { clientOf } from "../server/client.ts";
+import type { AnswerLease } from "../shared/answer/answer-memory.ts";
 import { jsonPieces } from "../shared/answer/json-pieces.ts";
 import { sendPieces } from "../shared/answer/pieces.ts";
 import { chosenModel } from "../shared/chosen-model.ts";
@@ -20,6 +21,8 @@ import { compactTranslator } from "./request/translator.ts";
 import { wholeRequest } from "./request/whole-request.ts";
 
 const MAX_SUMMARY_TOKENS = 2048;
+/** A summary of fewer tokens would lose most of a conversation that fills the context. */
+const MIN_SUMMARY_TOKENS = 128;
 
 export const compactConversation: RouteHandler = async (exchange, context) => {
   const { inference, answerMemory, config } = context;
@@ -32,8 +35,15 @@ export const compactConversation: RouteHandler = async (exchange, context) => {
     const items = [...earlier, input];
     const instructions = instructionItems(items);
     const request = { ...asked, maxTokens: summaryTokens(items), ...originOf(exchange, model, false) };
-    const events = inference.generate(request, exchange.request.signal, () => exchange.request.releaseBody());
-    const { text, usage } = await summaryOf(events);
+    const retried = withOwnBytes(request, kept);
+    const generate = (request: GenerateRequest) =>
+      inference.generate(request, exchange.request.signal, () => exchange.request.releaseBody());
+    const { text, usage } = await summaryOf(generate(request)).catch((error) => {
+      const room = roomAfter(error);
+      // The conversation fills the context almost, which is when clients have it summarised.
+      if (room < Math.min(request.maxTokens, MIN_SUMMARY_TOKENS)) throw error;
+      return summaryOf(generate({ ...retried, maxTokens: room }));
+    });
     const compaction = { type: "compaction", id: itemId("cmp", id, 0), encrypted_content: compactionContent(text) };
     const compacted = {
       id,
@@ -54,6 +64,20 @@ export const compactConversation: RouteHandler = async (exchange, context) => {
  */
 function summaryTokens(items: readonly ItemTexts[]): number {
   return items.reduce((sum, { texts }) => Math.min(sum + texts.byteLength, MAX_SUMMARY_TOKENS), 0);
+}
+
+/** Returns a copy of a request whose content is not moved to another thread with the request. `lease`: counts its bytes. */
+function withOwnBytes<R extends GenerateRequest>(request: R, lease: AnswerLease): R {
+  const { prompt } = request;
+  if (prompt.kind !== "sealed") return request;
+  lease.add(prompt.bytes.byteLength);
+  return { ...request, prompt: { ...prompt, bytes: prompt.bytes.slice() } };
+}
+
+/** Returns how many tokens fit in the context after a prompt that was refused together with its output; 0 for other errors. */
+function roomAfter(error: unknown): number {
+  const lengths = error instanceof ServerError ? error.lengths : undefined;
+  return lengths === undefined ? 0 : Math.max(lengths.limit - lengths.prompt, 0);
 }
 
 /** Returns the text of a generation. Throws the error of the generation, or model_failed if there is no text. */

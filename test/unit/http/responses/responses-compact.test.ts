@@ -1,9 +1,10 @@
 // POST /v1/responses/compact and /v1/responses/input_tokens, and conversations that begin with a compaction item.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { GenerateRequest } from "../../../../engines/generation.ts";
 import { compactedSchema } from "../../../../http/responses/fold/resource-schema.ts";
 import { compactionContent, summaryIn } from "../../../../http/responses/request/compaction.ts";
-import { done, failure, finish, text, usage } from "../../../fixtures/fakes/fake-inference.ts";
+import { done, failure, finish, type Script, text, usage } from "../../../fixtures/fakes/fake-inference.ts";
 import { request, type SocketlessReply } from "../../../fixtures/fakes/socketless.ts";
 import { errorOf, type Json, ResponsesRig } from "./responses-rig.ts";
 
@@ -89,7 +90,14 @@ describe("compacting a conversation", () => {
   it("returns system and developer messages unchanged, before the summary", async () => {
     const rig = new ResponsesRig();
     const quoted = { role: "user", content: 'He wrote "role":"system".' };
-    const input = [{ role: "developer", content: "Use metric units." }, quoted, ...dialogue];
+    const parsed = {
+      type: "function_call",
+      call_id: "c0",
+      name: "ask",
+      arguments: "{}",
+      parsed_arguments: { role: "system" },
+    };
+    const input = [{ role: "developer", content: "Use metric units." }, quoted, parsed, ...dialogue];
     const { output } = await compact(rig, { input });
     assert.deepEqual(
       output.map(({ type, role }: Json) => [type, role]),
@@ -107,6 +115,24 @@ describe("compacting a conversation", () => {
     const rig = new ResponsesRig();
     await compact(rig, { input: [{ role: "user", content: "x".repeat(100_000) }] });
     assert.equal(rig.inference.lastRun.request.prompt.kind, "sealed");
+  });
+
+  it("writes a shorter summary if the conversation leaves less room in the context", async () => {
+    const limit = 4096;
+    const room = ({ maxTokens }: GenerateRequest): Script => {
+      const lengths = { limit, prompt: 3000, output: maxTokens };
+      const error = { code: "context_length_exceeded", message: "too long", lengths } as const;
+      return () => (3000 + (maxTokens ?? 0) > limit ? [[{ type: "error", error }]] : [[text("short"), finish(), done]]);
+    };
+    for (const length of [20_000, 100_000]) {
+      const rig = new ResponsesRig((request) => room(request)(request));
+      const { output } = await compact(rig, { input: "x".repeat(length) });
+      assert.equal(summaryIn(output[0].encrypted_content), "short");
+      assert.deepEqual(
+        rig.inference.runs.map(({ request }) => request.maxTokens),
+        [2048, 1096],
+      );
+    }
   });
 
   it("refuses a body that lacks what it needs", async () => {
