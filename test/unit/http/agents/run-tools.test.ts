@@ -18,7 +18,10 @@ const offered: OfferedTools = {
 };
 const hi = { role: "user", content: "hi" };
 
-type Wanted = Pick<AgentOptions, "skills" | "maxUses" | "isPlain" | "serverTools" | "groups" | "permission">;
+type Wanted = Pick<
+  AgentOptions,
+  "skills" | "maxUses" | "isPlain" | "serverTools" | "groups" | "permission" | "continuesAnswer"
+>;
 
 const ofChat = (body: object, tools: OfferedTools | null = offered): Wanted | null =>
   chatTranslator.translate({ messages: [hi], ...body }, tools, "refuse").agent;
@@ -64,6 +67,25 @@ describe("a file in a message of a response request", () => {
       assert.deepEqual(ofResponses({ input, previous_response_id })?.tools?.groups, offered.groups);
       const refusal = failure(() => ofResponses({ input, previous_response_id }, null));
       assert.match(refusal.message, /a file in a message cannot be used/);
+    }
+  });
+});
+
+describe("an answer that ended at the limit of tool rounds", () => {
+  it("is continued, whichever tools the server ran last", () => {
+    const ran = (use: object, id: string, type: string) => [
+      { ...use, id, input: {} },
+      { type, tool_use_id: id, content: [{ type: "text", text: "x" }] },
+    ];
+    const code = ran({ type: "server_tool_use", name: "code_execution" }, "srvtoolu_0_a", "code_execution_tool_result");
+    const lookup = ran(
+      { type: "mcp_tool_use", name: "lookup", server_name: "library" },
+      "mcptoolu_0_b",
+      "mcp_tool_result",
+    );
+    for (const last of [code, lookup]) {
+      const messages = [hi, { role: "assistant", content: code }, hi, { role: "assistant", content: last }];
+      assert.equal(ofMessages({ messages, session_id: "s" })?.continuesAnswer, true);
     }
   });
 });
