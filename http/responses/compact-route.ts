@@ -1,5 +1,6 @@
 // POST /v1/responses/compact: replaces a conversation by a summary that the model writes. To continue the conversation, the
 // client uses the returned items as the beginning of its input. Nothing is stored.
+import type { Inference } from "../../actors/api/inference.ts";
 import type { ItemTexts } from "../../actors/api/stored-responses.ts";
 import type { GenerateEvent, GenerateRequest, Usage } from "../../engines/generation.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
@@ -34,16 +35,11 @@ export const compactConversation: RouteHandler = async (exchange, context) => {
     const { asked, earlier, input } = await wholeRequest(exchange, context, translation, kept);
     const items = [...earlier, input];
     const instructions = instructionItems(items);
-    const request = { ...asked, maxTokens: summaryTokens(items), ...originOf(exchange, model, false) };
-    const retried = withOwnBytes(request, kept);
-    const generate = (request: GenerateRequest) =>
-      inference.generate(request, exchange.request.signal, () => exchange.request.releaseBody());
-    const { text, usage } = await summaryOf(generate(request)).catch((error) => {
-      const room = roomAfter(error);
-      // The conversation fills the context almost, which is when clients have it summarised.
-      if (room < Math.min(request.maxTokens, MIN_SUMMARY_TOKENS)) throw error;
-      return summaryOf(generate({ ...retried, maxTokens: room }));
-    });
+    const wanted = { ...asked, maxTokens: summaryTokens(items), ...originOf(exchange, model, false) };
+    const { signal } = exchange.request;
+    const maxTokens = await fittingLimit(inference, withOwnBytes(wanted, kept), signal);
+    const events = inference.generate({ ...wanted, maxTokens }, signal, () => exchange.request.releaseBody());
+    const { text, usage } = await summaryOf(events);
     const compaction = { type: "compaction", id: itemId("cmp", id, 0), encrypted_content: compactionContent(text) };
     const compacted = {
       id,
@@ -66,7 +62,27 @@ function summaryTokens(items: readonly ItemTexts[]): number {
   return items.reduce((sum, { texts }) => Math.min(sum + texts.byteLength, MAX_SUMMARY_TOKENS), 0);
 }
 
-/** Returns a copy of a request whose content is not moved to another thread with the request. `lease`: counts its bytes. */
+/**
+ * Returns the token limit of a summary request, or the rest of the context if this is less: clients have a conversation summarised
+ * when it almost fills the context. The content of the request is moved to another thread.
+ */
+async function fittingLimit(
+  inference: Pick<Inference, "countTokens">,
+  request: GenerateRequest & { readonly maxTokens: number },
+  signal: AbortSignal,
+): Promise<number> {
+  const { maxTokens } = request;
+  try {
+    await inference.countTokens(request, signal);
+    return maxTokens;
+  } catch (error) {
+    const room = roomAfter(error);
+    // With too little room, and after any other error, the generation reports the error.
+    return room < Math.min(maxTokens, MIN_SUMMARY_TOKENS) ? maxTokens : room;
+  }
+}
+
+/** Returns a request with a copy of its sealed content. `lease`: counts the bytes of the copy. */
 function withOwnBytes<R extends GenerateRequest>(request: R, lease: AnswerLease): R {
   const { prompt } = request;
   if (prompt.kind !== "sealed") return request;

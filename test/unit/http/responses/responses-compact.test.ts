@@ -1,10 +1,10 @@
 // POST /v1/responses/compact and /v1/responses/input_tokens, and conversations that begin with a compaction item.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { GenerateRequest } from "../../../../engines/generation.ts";
 import { compactedSchema } from "../../../../http/responses/fold/resource-schema.ts";
 import { compactionContent, summaryIn } from "../../../../http/responses/request/compaction.ts";
-import { done, failure, finish, type Script, text, usage } from "../../../fixtures/fakes/fake-inference.ts";
+import { ServerError } from "../../../../runtime/errors.ts";
+import { done, failure, finish, text, usage } from "../../../fixtures/fakes/fake-inference.ts";
 import { request, type SocketlessReply } from "../../../fixtures/fakes/socketless.ts";
 import { errorOf, type Json, ResponsesRig } from "./responses-rig.ts";
 
@@ -118,20 +118,27 @@ describe("compacting a conversation", () => {
   });
 
   it("writes a shorter summary if the conversation leaves less room in the context", async () => {
-    const limit = 4096;
-    const room = ({ maxTokens }: GenerateRequest): Script => {
-      const lengths = { limit, prompt: 3000, output: maxTokens };
-      const error = { code: "context_length_exceeded", message: "too long", lengths } as const;
-      return () => (3000 + (maxTokens ?? 0) > limit ? [[{ type: "error", error }]] : [[text("short"), finish(), done]]);
-    };
+    const lengths = { limit: 4096, prompt: 3000, output: 2048 };
     for (const length of [20_000, 100_000]) {
-      const rig = new ResponsesRig((request) => room(request)(request));
-      const { output } = await compact(rig, { input: "x".repeat(length) });
-      assert.equal(summaryIn(output[0].encrypted_content), "short");
-      assert.deepEqual(
-        rig.inference.runs.map(({ request }) => request.maxTokens),
-        [2048, 1096],
-      );
+      const rig = new ResponsesRig();
+      rig.inference.countTokens = async () => {
+        throw new ServerError("context_length_exceeded", "too long", { lengths });
+      };
+      await compact(rig, { input: "x".repeat(length) });
+      assert.equal(rig.inference.lastRun.request.maxTokens, 1096);
+    }
+  });
+
+  it("leaves the error to the generation if there is too little room, or if prompts cannot be counted", async () => {
+    const lengths = { limit: 4096, prompt: 4000, output: 2048 };
+    for (const error of [
+      new ServerError("context_length_exceeded", "too long", { lengths }),
+      new ServerError("unsupported", "no token counts"),
+    ]) {
+      const rig = new ResponsesRig();
+      rig.inference.countTokens = () => Promise.reject(error);
+      await compact(rig, { input: "x".repeat(20_000) });
+      assert.equal(rig.inference.lastRun.request.maxTokens, 2048);
     }
   });
 
