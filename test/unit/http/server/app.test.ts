@@ -210,6 +210,23 @@ describe("the app", () => {
     }
   });
 
+  it("refuses values that are nested too deeply to be stored, also in fields that are ignored", async () => {
+    const { app } = setUp();
+    const status = async (depth: number, pad = "") => {
+      const annotations = `${"[".repeat(depth)}${"]".repeat(depth)}`;
+      const content = `[{"type":"output_text","text":"${pad}","annotations":${annotations}}]`;
+      const body = `{"input":[{"role":"assistant","content":${content}},{"role":"user","content":"[{"}]}`;
+      const headers = { "content-type": "application/json" };
+      const reply = await request(app, "POST", "/v1/responses", { body, headers });
+      return [reply.status, JSON.parse(reply.body).error?.message ?? null];
+    };
+    for (const pad of ["", "x".repeat(70_000)]) {
+      assert.deepEqual(await status(990, pad), [200, null]);
+      const refusal = "expected a body nested at most 1000 deep, got 20005 levels";
+      assert.deepEqual(await status(20_000, pad), [400, refusal]);
+    }
+  });
+
   it("reads a content type of any length quickly, and quotes a part of it", async () => {
     const startedAt = performance.now();
     for (const contentType of [`application/json${" ".repeat(60_000)}x`, `application/${"a".repeat(60_000)}+json`]) {
