@@ -50,12 +50,12 @@ export class LineStream implements StreamCodec<GenerateEvent> {
     if (hasLongLogprobs(events)) return gathered(this.#fragments(events));
     let out = "";
     for (const event of events) out += this.#lineOf(event);
-    return withoutOtherLineEnds(out);
+    return out;
   }
 
   fail(error: ErrorRecord): string {
     this.#isEnded = true;
-    return withoutOtherLineEnds(`${ollamaErrors.body(error, this.#options.requestId)}\n`);
+    return `${ollamaErrors.body(error, this.#options.requestId)}\n`;
   }
 
   /** Encodes an event. Returns "" if the event has no output. */
@@ -103,8 +103,8 @@ export class LineStream implements StreamCodec<GenerateEvent> {
 
   *#fragments(events: readonly GenerateEvent[]): Generator<string> {
     for (const event of events) {
-      if (event.type !== "text") yield withoutOtherLineEnds(this.#lineOf(event));
-      else for (const fragment of this.#logprobs(event)) yield withoutOtherLineEnds(fragment);
+      if (event.type === "text") yield* this.#logprobs(event);
+      else yield this.#lineOf(event);
     }
   }
 
@@ -124,11 +124,4 @@ export class LineStream implements StreamCodec<GenerateEvent> {
     const { model, shape } = this.#options;
     return `${JSON.stringify({ ...head(model), ...shape(said), ...last })}\n`;
   }
-}
-
-const otherLineEnds = /[\u0085\u2028\u2029]/g;
-
-/** Escapes the characters of JSON lines at which clients in Python end a line besides the line feed. JSON has them only in strings. */
-function withoutOtherLineEnds(lines: string): string {
-  return lines.replace(otherLineEnds, (end) => `\\u${end.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }

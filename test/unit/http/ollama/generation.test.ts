@@ -146,22 +146,6 @@ describe("POST /api/chat", () => {
     assert.deepEqual([whole.message.content, whole.logprobs], ["a", wire]);
   });
 
-  it("has no line end within a line, also none that only Python knows", async () => {
-    const ends = "a\u0085b\u2028c\u2029d\ne";
-    const token = { token: ends, bytes: [97], logprob: -1 };
-    for (const length of [1, 3000]) {
-      const logprobs = new Array(length).fill({ ...token, top: [token] });
-      const { send } = setUp(scripted(text(ends, 0, logprobs), finish(), done));
-      const { body } = await send("/api/chat", { ...ask, logprobs: true });
-      assert.doesNotMatch(body, /[\u0085\u2028\u2029]/);
-      const [first] = linesOf(body);
-      assert.deepEqual([first.message.content, first.logprobs.length], [ends, length]);
-      assert.equal(first.logprobs[0].token, ends);
-    }
-    const { send } = setUp(scripted(text("a"), failure("timeout", ends)));
-    assert.equal(linesOf((await send("/api/chat", ask)).body)[1].error, ends);
-  });
-
   it("translates messages, and matches results to calls by id, by name and by order", async () => {
     const { send, inference } = setUp();
     const call = (name: string, id?: string) => ({ ...(id && { id }), function: { name, arguments: { x: 1 } } });
