@@ -9,7 +9,9 @@ import { ignoredFields, tellIgnored } from "./shared/ignored.ts";
 
 const COMMA = 0x2c;
 const LIST = 0x5b;
+const LIST_END = 0x5d;
 const OBJECT = 0x7b;
+const OBJECT_END = 0x7d;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
@@ -24,6 +26,12 @@ const MAX_TYPE_LENGTH = 200;
  * `[[[[…` would block this thread for many seconds and fill the heap with values and validation issues.
  */
 const MAX_VALUES = 200_000;
+
+/**
+ * Maximum nesting of a body. JSON.stringify and messages between threads overflow the stack at a few thousand levels, and ignored fields
+ * may contain any value.
+ */
+const MAX_DEPTH = 1000;
 
 /**
  * Maximum bytes of a body parsed on the main thread. A longer body takes over a millisecond to parse, so a text worker parses
@@ -125,12 +133,10 @@ function isJson(contentType: string): boolean {
   return jsonType.test(type) && (charset === undefined || utf8.test(charset)) && more.length === 0;
 }
 
-/** Parses JSON. Throws `invalid_json`, or `invalid_value` if there are too many values. */
+/** Parses JSON. Throws `invalid_json`, or `invalid_value` if there are too many values, or values nested too deeply. */
 export function parseJson(body: Uint8Array): unknown {
   if (body.byteLength === 0) throw new ServerError("invalid_json", "expected a JSON object, got an empty body");
-  if (body.byteLength > MAX_VALUES && valueCount(body) > MAX_VALUES) {
-    throw new ServerError("invalid_value", `expected a body of at most ${MAX_VALUES} values, got more`);
-  }
+  if (body.byteLength > MAX_DEPTH) checkSize(body);
   try {
     return JSON.parse(decoder.decode(body));
   } catch (error) {
@@ -139,15 +145,29 @@ export function parseJson(body: Uint8Array): unknown {
   }
 }
 
-/** Returns an upper bound of the number of JSON values, by counting commas and opening brackets. Stops above the limit. */
-function valueCount(body: Uint8Array): number {
+/**
+ * Throws `invalid_value` if a body has too many values, or values nested too deeply. The number of values is an upper bound: the number
+ * of commas and opening brackets.
+ */
+function checkSize(body: Uint8Array): void {
   let count = 1;
+  let depth = 0;
+  let deepest = 0;
   for (let i = 0; i < body.length && count <= MAX_VALUES; i++) {
     const byte = body[i];
-    if (byte === COMMA || byte === LIST || byte === OBJECT) count++;
-    else if (byte === QUOTE) i = closingQuote(body, i + 1);
+    if (byte === QUOTE) i = closingQuote(body, i + 1);
+    else if (byte === COMMA) count++;
+    else if (byte === LIST || byte === OBJECT) {
+      count++;
+      deepest = Math.max(deepest, ++depth);
+    } else if (byte === LIST_END || byte === OBJECT_END) depth--;
   }
-  return count;
+  if (count > MAX_VALUES) {
+    throw new ServerError("invalid_value", `expected a body of at most ${MAX_VALUES} values, got more`);
+  }
+  if (deepest > MAX_DEPTH) {
+    throw new ServerError("invalid_value", `expected a body nested at most ${MAX_DEPTH} deep, got ${deepest} levels`);
+  }
 }
 
 /** Returns the index of the quote that closes the string starting at `from`; the length of the body if there is none. */

@@ -106,7 +106,7 @@ class SseWriter {
     if (text === "") return true;
     const sink = this.begin();
     this.#timer?.refresh();
-    return sink.write(text);
+    return sink.write(withoutOtherLineEnds(text));
   }
 
   /**
@@ -129,7 +129,7 @@ class SseWriter {
     this.#isBusy = true;
     try {
       for (const piece of pieces) {
-        await writePiece(sink, piece, this.#limits.readerStallMs);
+        await writePiece(sink, withoutOtherLineEnds(piece), this.#limits.readerStallMs);
         if (signal.aborted) break;
       }
     } catch (thrown) {
@@ -150,4 +150,14 @@ class SseWriter {
     if (!this.#isBusy) this.write(this.#codec.keepAlive ?? ": keep-alive\n\n");
     else this.#timer?.refresh();
   }
+}
+
+const otherLineEnds = /[\u0085\u2028\u2029]/g;
+
+/**
+ * Escapes the characters at which clients in Python (httpx) end a line, besides the line feed. Streams have them only in JSON
+ * strings.
+ */
+function withoutOtherLineEnds(text: string): string {
+  return text.replace(otherLineEnds, (end) => `\\u${end.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }

@@ -22,7 +22,9 @@ export function chatBody(model: string, request: GenerateRequest, content: Reque
   if (prompt.kind !== "chat") throw unsupported(request.fields.prompt, "text and token prompts: send a chat");
   checkSupported(request, prompt.continuesLast === true);
   const { enableThinking, reasoningEffort, variables } = prompt.templateArguments;
-  if (enableThinking !== undefined) throw unsupported("enable_thinking", "it");
+  // An effort also switches thinking on or off, so the upstream needs only the effort.
+  const isToldByEffort = reasoningEffort !== undefined && enableThinking === (reasoningEffort !== "off");
+  if (enableThinking !== undefined && !isToldByEffort) throw unsupported("enable_thinking", "it");
   if (variables !== undefined && Object.keys(variables).length > 0) throw unsupported("chat_template_kwargs", "them");
   const { temperature, topP, presencePenalty, frequencyPenalty, seed } = request.sampling;
   return JSON.stringify({
@@ -39,7 +41,8 @@ export function chatBody(model: string, request: GenerateRequest, content: Reque
     ...(request.maxTokens !== null && { max_tokens: request.maxTokens }),
     ...(request.stop.length > 0 && { stop: request.stop }),
     ...(request.choices > 1 && { n: request.choices }),
-    ...(reasoningEffort !== undefined && { reasoning_effort: reasoningEffort }),
+    // OpenAI's name of the effort "off" is "none".
+    ...(reasoningEffort !== undefined && { reasoning_effort: reasoningEffort === "off" ? "none" : reasoningEffort }),
     ...responseFormat(content),
     ...(tools !== null && {
       tools: tools.specs.map(({ name, description, parameters, strict }) => ({

@@ -1,9 +1,10 @@
 // Messages of a chat request: translates them to ChatMessages, and detects contradictions among them.
+import type { z } from "zod";
 import type { InputFile } from "../../actors/api/agent/agents.ts";
 import type { ChatMessage, ToolCall } from "../../engines/generation.ts";
 import { inputFile } from "../shared/agent/file-part.ts";
 import { continuesLast, withoutEmptyEnd } from "../shared/continuation.ts";
-import type { Conflict } from "../shared/fields/conflicts.ts";
+import { addConflicts, type Conflict } from "../shared/fields/conflicts.ts";
 import { type ContentPart, contentOf, MediaCollector } from "../shared/fields/media-part.ts";
 import { resultsInCallOrder } from "../shared/fields/tools/result-order.ts";
 import type { WireMessage, WireMessages } from "./messages.ts";
@@ -36,11 +37,20 @@ export function openConversation(
   return continuesLast(messages) ? { messages, continuesLast: true } : { messages: withoutEmptyEnd(messages) };
 }
 
+/** Adds an issue for each contradiction among the messages, and between them and the fields about their end. */
+export function addMessageIssues(context: z.RefinementCtx, body: EndFields): void {
+  const wrong = contradiction(body.messages);
+  if (wrong !== null) {
+    context.addIssue({ code: "custom", path: ["messages", ...wrong.path], message: wrong.message });
+  }
+  addConflicts(context, endConflicts(body));
+}
+
 /**
  * Yields the conflicts among `add_generation_prompt`, `continue_final_message` and the messages. The two fields decide whether
  * the output is a new message or continues the last one.
  */
-export function* endConflicts(body: EndFields): Iterable<Conflict> {
+function* endConflicts(body: EndFields): Iterable<Conflict> {
   const { add_generation_prompt: adds, continue_final_message: continues } = body;
   if (adds === true && continues === true) {
     yield ["continue_final_message", "true contradicts add_generation_prompt: true; send one of them"];
@@ -60,7 +70,7 @@ export function* endConflicts(body: EndFields): Iterable<Conflict> {
 }
 
 /** Returns the first contradiction in the messages, with the path of its field; null if there is none. */
-export function contradiction(
+function contradiction(
   messages: WireMessages,
 ): { readonly path: readonly [message: number, field: string]; readonly message: string } | null {
   if (typeof messages === "string") return null;

@@ -51,7 +51,7 @@ import { filesOfTool, serverToolGroups, sessionOfContainer, skillsOfTool } from 
 import { callConflicts } from "../shared/fields/tools/tool-use.ts";
 import { webSearchOptionsField, webUseOf } from "../shared/fields/tools/web-search.ts";
 import type { AskedRequest } from "../shared/translation.ts";
-import { contradiction, endConflicts, inputFiles, openConversation } from "./conversation.ts";
+import { addMessageIssues, inputFiles, openConversation } from "./conversation.ts";
 import { messagesSchema } from "./messages.ts";
 import {
   choiceOf,
@@ -123,11 +123,7 @@ export const chatRequestSchema = z
     ...ignoredFields,
   })
   .superRefine((body, context) => {
-    const wrong = contradiction(body.messages);
-    if (wrong !== null) {
-      context.addIssue({ code: "custom", path: ["messages", ...wrong.path], message: wrong.message });
-    }
-    addConflicts(context, endConflicts(body));
+    addMessageIssues(context, body);
     addConflicts(context, conflicts(body));
   });
 

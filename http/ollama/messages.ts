@@ -5,6 +5,7 @@ import type { ChatMessage, ToolCall } from "../../engines/generation.ts";
 import { isBounded, tooLarge } from "../shared/fields/bounded.ts";
 import { ignored } from "../shared/fields/fields.ts";
 import { type ContentPart, contentOf, type MediaCollector } from "../shared/fields/media-part.ts";
+import { resultsInCallOrder } from "../shared/fields/tools/result-order.ts";
 
 const MAX_NAME_LENGTH = 256;
 const MAX_CALLS = 256;
@@ -64,7 +65,7 @@ type WireCall = NonNullable<WireMessage["tool_calls"]>[number];
 /** Returns the messages. Their images are added to `media`. Throws invalid_value if an image is not base64. */
 export function conversation(messages: WireMessages, media: MediaCollector): readonly ChatMessage[] {
   const calls = new CallIds();
-  return messages.map((message, i) => {
+  const told = messages.map((message, i): ChatMessage => {
     const { role, thinking, tool_calls } = message;
     const shown = shownImages(message.images, `messages[${i}].images`, media);
     const content = contentOf([{ text: message.content ?? "" }, ...shown], "\n");
@@ -77,6 +78,7 @@ export function conversation(messages: WireMessages, media: MediaCollector): rea
       ...(made.length === 0 ? {} : { toolCalls: made }),
     };
   });
+  return resultsInCallOrder(told);
 }
 
 /** Adds images in base64 to `media`. Returns them as the media of a message. */

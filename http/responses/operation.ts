@@ -49,7 +49,7 @@ export const compactResponseOperation: Operation = {
   tag: "Inference",
   summary: "Replace a conversation by a summary",
   description:
-    "The model writes a summary of at most 2048 tokens, and of at most as many tokens as the conversation has bytes. To continue, send the items of `output` as the beginning of `input`, without previous_response_id. System and developer messages are returned unchanged. Nothing is stored.",
+    "The model writes a summary of at most 2048 tokens, of at most as many tokens as the conversation has bytes, and not longer than the rest of the context. To continue, send the items of `output` as the beginning of `input`, without previous_response_id. System and developer messages are returned unchanged. Nothing is stored.",
   body: compactRequestSchema,
   answers: jsonAnswer(compactedSchema, "The compacted conversation"),
   errors: [...modelErrors, "previous_response_not_found", "not_found", "conflict", "storage_unavailable"],

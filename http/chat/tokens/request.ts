@@ -1,8 +1,10 @@
 // Requests of POST /tokenize and POST /detokenize, in the forms of llama-server (`content`) and vLLM (`prompt`, `messages`).
 import { z } from "zod";
 import type { TokenSource } from "../../../actors/api/inference.ts";
+import { ServerError } from "../../../runtime/errors.ts";
 import { addConflicts, type Conflict } from "../../shared/fields/conflicts.ts";
 import { commonFields } from "../../shared/fields/fields.ts";
+import { addMessageIssues } from "../conversation.ts";
 import { askedRequest, chatRequestSchema } from "../request.ts";
 
 /** Maximum length in characters of a text to tokenize. */
@@ -52,7 +54,11 @@ export const tokenizeRequestSchema = z
       .meta({ description: "With prompt or messages: also return the text of each token.", default: false }),
     ...chatFields,
   })
-  .superRefine((body, context) => addConflicts(context, conflicts(body)));
+  .superRefine((body, context) => {
+    const { messages } = body;
+    if (messages !== null && messages !== undefined) addMessageIssues(context, { ...body, messages });
+    addConflicts(context, conflicts(body));
+  });
 
 export type TokenizeRequestBody = z.output<typeof tokenizeRequestSchema>;
 
@@ -69,6 +75,7 @@ export function tokenSource(body: TokenizeRequestBody): TokenSource {
   if (messages !== null && messages !== undefined) {
     const asked = askedRequest({ ...body, messages });
     if (asked.prompt.kind !== "chat") throw new Error("messages are a chat");
+    if (asked.media !== undefined) throw withMedia();
     return { kind: "chat", prompt: asked.prompt, tools: asked.tools };
   }
   const isContent = typeof content === "string";
@@ -84,3 +91,9 @@ export const detokenizeRequestSchema = z.strictObject({
   model,
   tokens: z.array(z.int32().min(0)).max(MAX_TOKENS).meta({ description: "Tokens of the model's vocabulary." }),
 });
+
+function withMedia(): ServerError {
+  const text =
+    "messages: expected text, got images, videos or audio, which have no tokens of the vocabulary; POST /v1/responses/input_tokens counts prompts with them";
+  return new ServerError("unsupported", text, { param: "messages" });
+}

@@ -29,7 +29,7 @@ interface Draft {
   content: string;
   reasoning: string;
   readonly toolCalls: ToolCall[];
-  media?: readonly MessageMedia[];
+  media?: MessageMedia[];
   readonly name?: string;
   readonly toolCallId?: string;
 }
@@ -116,7 +116,8 @@ class Drafts {
   #show(block: ImageBlock, at: string): void {
     if (this.#drafts.at(-1)?.role !== "user") this.say("user", "", at);
     const draft = this.#drafts.at(-1) as Draft;
-    draft.media = [...(draft.media ?? []), { at: draft.content.length, key: this.#image(block, at) }];
+    draft.media ??= [];
+    draft.media.push({ at: draft.content.length, key: this.#image(block, at) });
   }
 
   #image({ source }: ImageBlock, at: string): string {

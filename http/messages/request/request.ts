@@ -214,7 +214,7 @@ function toolNeeds(
     servers: namedServers(serverTools, body.mcp_servers),
     skills: skillsOf(body),
     web: webUseOfTools(serverTools, body.web_search_options),
-    choice: choiceOf(body.tool_choice),
+    choice: choiceOf(body),
     hasRoom: sentGrammar(body) === null && !continuesLast(withoutEmptyEnd(sent)),
   };
 }
@@ -231,7 +231,7 @@ function skillsOf({ container }: Pick<CountRequestBody, "container">): ToolNeeds
 function endsWithServerCall(messages: CountRequestBody["messages"]): boolean {
   const last = messages.at(-1);
   if (last?.role !== "assistant" || typeof last.content === "string") return false;
-  return last.content.some(({ type }) => type === "server_tool_use");
+  return last.content.some(({ type }) => type === "server_tool_use" || type === "mcp_tool_use");
 }
 
 function askedRequest(

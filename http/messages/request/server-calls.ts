@@ -52,11 +52,14 @@ export interface ServerCall {
 }
 
 /** Maps the names of web tools in blocks to the tool names that the model sees. */
-const webNames: Readonly<Record<string, string>> = { web_search: webToolNames.search, web_fetch: webToolNames.page };
+const webNames: ReadonlyMap<unknown, string> = new Map([
+  ["web_search", webToolNames.search],
+  ["web_fetch", webToolNames.page],
+]);
 
 /** Returns whether an assistant message has a call whose blocks do not contain the result text that the model read. */
 export function hasOpaqueCall(blocks: readonly Block[]): boolean {
-  return blocks.some((block) => block.type === "server_tool_use" && !(String(block.name) in webNames));
+  return blocks.some((block) => block.type === "server_tool_use" && !webNames.has(block.name));
 }
 
 /** Returns the server calls of an assistant message, by block id. Omits calls without a readable result. */
@@ -74,7 +77,7 @@ export function serverCalls(blocks: readonly Block[]): ReadonlyMap<string, Serve
       const ended = data && results.get(data.id);
       const call = data && callOfBlock(data.id);
       if (!data || !ended || !call) return [];
-      const name = data.type === "mcp_tool_use" ? data.name : (webNames[data.name] ?? data.name);
+      const name = data.type === "mcp_tool_use" ? data.name : (webNames.get(data.name) ?? data.name);
       const { text, session } = ended;
       return [[data.id, { ...call, name, arguments: JSON.stringify(data.input), result: text, session }]];
     }),

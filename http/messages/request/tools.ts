@@ -133,19 +133,20 @@ export function requestedTools(
   added: readonly ToolSpec[],
   loaded: ReadonlySet<string> | null,
 ): ToolUse | null {
-  checkChoice([...specsOf(fields.tools), ...added], choiceOf(fields.tool_choice));
+  checkChoice([...specsOf(fields.tools), ...added], choiceOf(fields));
   return namedTools(fields, added, loaded);
 }
 
 /** Returns the same as requestedTools, but does not check the tool choice, because the list of tools may be incomplete. */
 export function namedTools(
-  { tools, tool_choice: wanted }: ToolFields,
+  fields: ToolFields,
   added: readonly ToolSpec[],
   loaded: ReadonlySet<string> | null,
 ): ToolUse | null {
+  const { tools, tool_choice: wanted } = fields;
   const isSingle =
     wanted !== null && wanted !== undefined && wanted.type !== "none" && wanted.disable_parallel_tool_use;
-  const chosen = choiceOf(wanted);
+  const chosen = choiceOf(fields);
   const isDeclared = (tool: Tool): boolean =>
     !isDeferred(tool) || loaded === null || loaded.has(tool.name) || (chosen.names?.includes(tool.name) ?? false);
   const declared = tools?.filter(isDeclared);
@@ -214,24 +215,26 @@ function specsOf(tools: ToolFields["tools"]): readonly ToolSpec[] {
 }
 
 /** Maps the names of server tools in this protocol to the names that the model sees. */
-const builtInNames: Readonly<Record<string, string>> = {
-  code_execution: serverToolNames.code_interpreter,
-  web_search: webToolNames.search,
-  web_fetch: webToolNames.page,
-};
+const builtInNames: ReadonlyMap<string, string> = new Map([
+  ["code_execution", serverToolNames.code_interpreter],
+  ["web_search", webToolNames.search],
+  ["web_fetch", webToolNames.page],
+]);
 
-export function choiceOf(wanted: ToolFields["tool_choice"]): ToolChoice {
+/** Returns the tool choice. A tool of the client takes precedence over a server tool of the same name. */
+export function choiceOf({ tools, tool_choice: wanted }: ToolFields): ToolChoice {
   switch (wanted?.type) {
     case "none":
       return { mode: "none", names: null };
     case "any":
       return { mode: "required", names: null };
     case "tool":
-      return {
-        mode: "one",
-        names: [builtInNames[wanted.name] ?? wanted.name],
-      };
+      return { mode: "one", names: [chosenName(wanted.name, clientToolNames({ tools }))] };
     default:
       return anyTool;
   }
+}
+
+function chosenName(name: string, ofClient: readonly string[]): string {
+  return ofClient.includes(name) ? name : (builtInNames.get(name) ?? name);
 }

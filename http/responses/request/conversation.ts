@@ -4,6 +4,7 @@ import type { EarlierCalls, InputFile } from "../../../actors/api/agent/agents.t
 import type { ChatMessage, RequestMedia, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { inputFile } from "../../shared/agent/file-part.ts";
+import { withoutEmptyEnd } from "../../shared/continuation.ts";
 import { type ContentPart, contentOf, MediaCollector } from "../../shared/fields/media-part.ts";
 import { resultsInCallOrder } from "../../shared/fields/tools/result-order.ts";
 import { sessionOfContainer } from "../../shared/fields/tools/tool-fields.ts";
@@ -72,7 +73,7 @@ export function conversation(instructions: string | null, items: readonly InputI
     }
   }
   return {
-    messages: resultsInCallOrder(messages.all()),
+    messages: withoutEmptyEnd(resultsInCallOrder(messages.all())),
     files,
     ...(media.all && { media: media.all }),
     earlierCalls: { ids, session: container === null ? null : sessionOfContainer(container) },

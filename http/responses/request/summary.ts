@@ -11,8 +11,8 @@ const TASK =
   "user, decisions, facts, names, numbers, results of tools and open tasks. Write only the summary.";
 
 /**
- * JSON fragments that identify an item with instructions. They occur only in such items, because quotes within a JSON string
- * are escaped.
+ * JSON fragments that every item with instructions contains. Few other items contain them, because quotes within a JSON string are
+ * escaped.
  */
 const roleMarks = ['"role":"system"', '"role":"developer"'];
 
@@ -33,7 +33,8 @@ export function instructionItems(lists: readonly ItemTexts[]): readonly object[]
   return lists.flatMap((list) =>
     itemsAsText(list)
       .filter(isMarked)
-      .map((text) => JSON.parse(`${text}`) as object),
+      .map((text) => JSON.parse(`${text}`) as InputItem)
+      .filter(isInstruction),
   );
 }
 

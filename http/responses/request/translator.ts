@@ -159,7 +159,9 @@ function translated(
     includesSources: body.include?.includes("web_search_call.action.sources") ?? false,
   };
   const composed = isWhole ? messagesOf[form](instructions, own) : conversation(instructions, []);
-  const agent = agentPart(body, composed.files.length > 0, offered);
+  // A summary contains no files. The files of stored items are not known yet.
+  const hasFiles = form === "conversation" && own.some(hasFile);
+  const agent = agentPart(body, hasFiles, offered);
   const serverTools = agent?.tools?.specs ?? [];
   const continues = form === "conversation" && continuesInput(body);
   return {
@@ -176,6 +178,10 @@ function translated(
     isWhole,
     form,
   };
+}
+
+function hasFile(item: NamedItem): boolean {
+  return "role" in item && typeof item.content !== "string" && item.content.some(({ type }) => type === "input_file");
 }
 
 export function conversationFacts({ messages, files, earlierCalls }: Conversation): ConversationFacts {

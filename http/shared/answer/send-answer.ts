@@ -48,14 +48,21 @@ async function sendRuns(
   const prepared = countdown(runs.length, () => exchange.request.releaseBody());
   const answers: Answer[] = [];
   let next = 0;
+  const collect = async (at: number): Promise<void> => {
+    const run = runs[at] as RunRequest;
+    const { request } = run;
+    const isAborted = runs.length === 1 ? signal : AbortSignal.any([signal, stop.signal]);
+    const events = startRun(context, run, isAborted, prepared(at));
+    const texts = () => inference.tokenTexts(request.model);
+    answers[at] = await collectAnswer(events, { choiceCount: request.choices, prefixLength, texts, lease });
+  };
   const work = async (): Promise<void> => {
-    for (let at = next++; at < runs.length; at = next++) {
-      const run = runs[at] as RunRequest;
-      const { request } = run;
-      const isAborted = runs.length === 1 ? signal : AbortSignal.any([signal, stop.signal]);
-      const events = startRun(context, run, isAborted, prepared(at));
-      const texts = () => inference.tokenTexts(request.model);
-      answers[at] = await collectAnswer(events, { choiceCount: request.choices, prefixLength, texts, lease });
+    // If another generation fails, this one ends only after its next events, which the lease still counts.
+    lease.retain();
+    try {
+      for (let at = next++; at < runs.length; at = next++) await collect(at);
+    } finally {
+      lease.release();
     }
   };
   try {

@@ -95,6 +95,25 @@ describe("POST /tokenize and /detokenize", () => {
     assert.equal((await post("/detokenize", { model: "tiny", tokens: [72, 105] })).body.prompt, "Hi");
   });
 
+  it("refuse messages that have no tokens, and what contradicts the messages", async () => {
+    const user = { role: "user", content: "Hi" };
+    const image = { type: "image_url", image_url: "data:image/png;base64,aaaa" };
+    for (const [body, param, message] of [
+      [{ messages: [{ role: "user", content: [image] }] }, "messages", /input_tokens counts/],
+      [{ messages: [user], continue_final_message: true }, "continue_final_message", /role "assistant" with text/],
+      [{ messages: [user], add_generation_prompt: false }, "add_generation_prompt", /role "assistant" with text/],
+      [
+        { messages: [user, { role: "tool", tool_call_id: "x", content: "1" }] },
+        "messages[1].tool_call_id",
+        /id of a call/,
+      ],
+    ] as const) {
+      const { status, body: reply } = await post("/tokenize", body);
+      assert.deepEqual([status, reply.error.param], [400, param]);
+      assert.match(reply.error.message, message);
+    }
+  });
+
   it("take exactly one source, also an empty text", async () => {
     assert.deepEqual((await post("/tokenize", { content: "" })).body, { tokens: [] });
     assert.match((await post("/tokenize", {})).body.error.message, /one of content, prompt and messages, got 0/);

@@ -72,8 +72,7 @@ export const mcpChoice = z.strictObject({
 
 /** Returns whether calls of tools of an MCP server need an approval. */
 export function asksForApproval({ require_approval: required }: McpTool): boolean {
-  if (typeof required === "object") return required?.always !== null && required?.always !== undefined;
-  return required === "always";
+  return required !== null && required !== undefined && required !== "never";
 }
 
 export function* approvalConflicts(

@@ -2,8 +2,11 @@
 // shapes.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { GenerateEvent } from "../../../../engines/generation.ts";
-import { ChatReader } from "../../../../engines/remote/chat.ts";
+import type { GenerateEvent, RequestContent } from "../../../../engines/generation.ts";
+import { ChatReader, chatBody } from "../../../../engines/remote/chat.ts";
+import { chatTranslator } from "../../../../http/chat/translator.ts";
+import { compactTranslator } from "../../../../http/responses/request/translator.ts";
+import type { AskedRequest } from "../../../../http/shared/translation.ts";
 
 const chunk = (delta: object, reason: string | null = null, index = 0): object => ({
   choices: [{ index, delta, finish_reason: reason }],
@@ -35,6 +38,28 @@ function callsOf(events: readonly GenerateEvent[]): readonly (readonly string[])
     return [[event.id, event.name, text, own.at(-1)?.type ?? ""]];
   });
 }
+
+describe("the request of a chat completion", () => {
+  const bodyOf = (asked: AskedRequest) => {
+    const origin = { model: "m", adapter: null, client: "", series: null, receivedAt: 0 };
+    return JSON.parse(chatBody("m", { ...asked, ...origin }, asked as RequestContent));
+  };
+  const ofChat = (fields: object) =>
+    bodyOf(chatTranslator.translate({ messages: "hi", ...fields }, null, "refuse").asked);
+
+  it("has the reasoning effort, which also switches thinking on or off", () => {
+    assert.equal(ofChat({ reasoning_effort: "low" }).reasoning_effort, "low");
+    assert.equal(ofChat({ reasoning_effort: "high", enable_thinking: true }).reasoning_effort, "high");
+    assert.equal(ofChat({ reasoning_effort: "off" }).reasoning_effort, "none");
+    assert.throws(() => ofChat({ enable_thinking: true }), /^ServerError: enable_thinking: .*does not take it/);
+  });
+
+  it("can ask for the summary of a conversation", () => {
+    const parameters = { responseId: "resp_1", offered: null };
+    const { asked } = compactTranslator.translate({ model: "m", input: "hi" }, parameters, "refuse");
+    assert.equal(bodyOf(asked).reasoning_effort, "none");
+  });
+});
 
 describe("a stream of chat completions", () => {
   it("becomes reasoning, text, calls and the finish reason", () => {

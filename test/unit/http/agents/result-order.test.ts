@@ -2,7 +2,9 @@
 // calls.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { ChatMessage } from "../../../../engines/generation.ts";
 import { createApp } from "../../../../http/app.ts";
+import { resultsInCallOrder } from "../../../../http/shared/fields/tools/result-order.ts";
 import { FakeInference } from "../../../fixtures/fakes/fake-inference.ts";
 import { request } from "../../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../../fixtures/http-server.ts";
@@ -42,6 +44,15 @@ const bodies = {
       { role: "user", content: "And?" },
     ],
   },
+  "/api/chat": {
+    stream: false,
+    messages: [
+      { role: "user", content: "Go." },
+      { role: "assistant", tool_calls: names.map((name) => ({ function: { name, arguments: {} } })) },
+      ...quickFirst.map((name) => ({ role: "tool", tool_name: name, content: `${name} result` })),
+      { role: "user", content: "And?" },
+    ],
+  },
 };
 
 describe("results of parallel tool calls", () => {
@@ -59,4 +70,23 @@ describe("results of parallel tool calls", () => {
       );
     });
   }
+
+  it("are sorted in a time that grows with their number, in one message and in many", () => {
+    const count = 24_000;
+    const of = (ids: readonly string[]): readonly ChatMessage[] => [
+      { role: "assistant", content: "", toolCalls: ids.map((id) => ({ id, name: "f", arguments: "{}" })) },
+      ...ids.toReversed().map((toolCallId) => ({ role: "tool", content: "", toolCallId })),
+    ];
+    const ids = Array.from({ length: count }, (_, i) => `call_${i}`);
+    const many = ids.flatMap((id) => of([id, `${id} too`]));
+    const before = process.cpuUsage();
+    const ordered = resultsInCallOrder(of(ids)).slice(1);
+    assert.deepEqual(
+      ordered.map(({ toolCallId }) => toolCallId),
+      ids,
+    );
+    assert.equal(resultsInCallOrder(many)[1]?.toolCallId, "call_0");
+    const { user, system } = process.cpuUsage(before);
+    assert.ok(user + system < 3e6, `${(user + system) / 1e6} s`);
+  });
 });

@@ -18,7 +18,10 @@ const offered: OfferedTools = {
 };
 const hi = { role: "user", content: "hi" };
 
-type Wanted = Pick<AgentOptions, "skills" | "maxUses" | "isPlain" | "serverTools" | "groups" | "permission">;
+type Wanted = Pick<
+  AgentOptions,
+  "skills" | "maxUses" | "isPlain" | "serverTools" | "groups" | "permission" | "continuesAnswer"
+>;
 
 const ofChat = (body: object, tools: OfferedTools | null = offered): Wanted | null =>
   chatTranslator.translate({ messages: [hi], ...body }, tools, "refuse").agent;
@@ -53,6 +56,37 @@ describe("a required call", () => {
   it("may be of a server's tool if the request names the server", () => {
     const named = [...tools, { type: "mcp", server_label: "library" }];
     assert.deepEqual(ofChat({ tools: named, tool_choice: "required" })?.serverTools, ["lookup"]);
+  });
+});
+
+describe("a file in a message of a response request", () => {
+  const input = [{ role: "user", content: [{ type: "input_file", filename: "a.txt", file_data: "aGk=" }] }];
+
+  it("offers the server's tools, also if the request continues a stored response", () => {
+    for (const previous_response_id of [null, `resp_${"0".repeat(32)}`]) {
+      assert.deepEqual(ofResponses({ input, previous_response_id })?.tools?.groups, offered.groups);
+      const refusal = failure(() => ofResponses({ input, previous_response_id }, null));
+      assert.match(refusal.message, /a file in a message cannot be used/);
+    }
+  });
+});
+
+describe("an answer that ended at the limit of tool rounds", () => {
+  it("is continued, whichever tools the server ran last", () => {
+    const ran = (use: object, id: string, type: string) => [
+      { ...use, id, input: {} },
+      { type, tool_use_id: id, content: [{ type: "text", text: "x" }] },
+    ];
+    const code = ran({ type: "server_tool_use", name: "code_execution" }, "srvtoolu_0_a", "code_execution_tool_result");
+    const lookup = ran(
+      { type: "mcp_tool_use", name: "lookup", server_name: "library" },
+      "mcptoolu_0_b",
+      "mcp_tool_result",
+    );
+    for (const last of [code, lookup]) {
+      const messages = [hi, { role: "assistant", content: code }, hi, { role: "assistant", content: last }];
+      assert.equal(ofMessages({ messages, session_id: "s" })?.continuesAnswer, true);
+    }
   });
 });
 
@@ -110,7 +144,10 @@ describe("server tools of a request", () => {
     assert.deepEqual(ofChat(named({ allowed_tools: { tool_names: ["lookup"] } }))?.serverTools, ["lookup"]);
     assert.deepEqual(ofChat(named({ allowed_tools: [] }))?.serverTools, []);
     assert.equal(ofChat(named({ require_approval: "never" }))?.permission, null);
-    assert.equal(ofChat(named({ require_approval: "always" }))?.permission, "ask");
+    const tool_names = ["lookup"];
+    for (const require_approval of ["always", { always: { tool_names } }, { never: { tool_names } }]) {
+      assert.equal(ofChat(named({ require_approval }))?.permission, "ask");
+    }
     assert.equal(ofChat({ ...named({ require_approval: "always" }), agent_permission: "deny" })?.permission, "deny");
     const off = { tools: [{ type: "mcp_toolset", mcp_server_name: "library", default_config: { enabled: false } }] };
     assert.deepEqual(ofMessages(off)?.serverTools, []);

@@ -97,7 +97,12 @@ describe("chat messages", () => {
     const [parsed] = message.tool_calls;
     parsed.function.parsed_arguments = { x: 1 };
     inference.script = hello;
-    const echoed = { ...message, parsed: null, audio: null, function_call: null, annotations: [], refusal: "not JSON" };
+    const cited = {
+      type: "url_citation",
+      url_citation: { url: "http://a.b", title: "A", start_index: 0, end_index: 5 },
+    };
+    const added = { parsed: null, audio: null, function_call: null, annotations: [cited], refusal: "not JSON" };
+    const echoed = { ...message, ...added };
     assert.deepEqual(await conversation([asks, echoed, { role: "tool", tool_call_id: "call_0", content: "" }]), [
       { role: "user", content: "hi" },
       {

@@ -41,6 +41,23 @@ describe("the conversation of a messages request", () => {
     ]);
   });
 
+  it("omits calls that another server ran, whatever their names", async () => {
+    const ran = { type: "server_tool_use", id: "srvtoolu_0_c1", name: "constructor", input: {} };
+    const result = { type: "web_fetch_tool_result", tool_use_id: ran.id, content: { error_code: "unavailable" } };
+    const shown = await conversation({
+      messages: [
+        { role: "user", content: "go" },
+        { role: "assistant", content: [ran, result, { type: "text", text: "Done." }] },
+        { role: "user", content: "and?" },
+      ],
+    });
+    assert.deepEqual(shown, [
+      { role: "user", content: "go" },
+      { role: "assistant", content: "Done." },
+      { role: "user", content: "and?" },
+    ]);
+  });
+
   it("keeps thinking and calls, turns each result into a message in the order of the calls, before all text, and marks failed tools", async () => {
     const shown = await conversation({
       messages: [

@@ -33,6 +33,16 @@ describe("the tools of a messages request", () => {
     assert.equal((await taken({ tools: [] })).tools, null);
   });
 
+  it("may have the names of server tools in this protocol, or of object properties", async () => {
+    for (const name of ["web_search", "web_fetch", "code_execution", "constructor", "toString"]) {
+      const { tools } = await taken({ tools: [{ ...look, name }], tool_choice: { type: "tool", name } });
+      assert.deepEqual(
+        tools?.specs.map((spec) => spec.name),
+        [name],
+      );
+    }
+  });
+
   it("are refused if the server does not run them, or if they conflict", async () => {
     const [message, param] = await refused({ tools: [look, { type: "web_search_20250305", name: "web_search" }] });
     assert.equal(param, "tools");

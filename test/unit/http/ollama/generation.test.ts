@@ -173,10 +173,10 @@ describe("POST /api/chat", () => {
         reasoning: "hm",
         toolCalls: [made("call_0", "f"), made("call_1", "g"), made("call_2", "f"), made("own", "h")],
       },
-      { role: "tool", content: "4", name: "h", toolCallId: "own" },
-      { role: "tool", content: "2", name: "g", toolCallId: "call_1" },
       { role: "tool", content: "1", name: "f", toolCallId: "call_0" },
+      { role: "tool", content: "2", name: "g", toolCallId: "call_1" },
       { role: "tool", content: "3", name: "f", toolCallId: "call_2" },
+      { role: "tool", content: "4", name: "h", toolCallId: "own" },
       { role: "tool", content: "?" },
     ]);
   });

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { compactedSchema } from "../../../../http/responses/fold/resource-schema.ts";
 import { compactionContent, summaryIn } from "../../../../http/responses/request/compaction.ts";
+import { ServerError } from "../../../../runtime/errors.ts";
 import { done, failure, finish, text, usage } from "../../../fixtures/fakes/fake-inference.ts";
 import { request, type SocketlessReply } from "../../../fixtures/fakes/socketless.ts";
 import { errorOf, type Json, ResponsesRig } from "./responses-rig.ts";
@@ -89,7 +90,14 @@ describe("compacting a conversation", () => {
   it("returns system and developer messages unchanged, before the summary", async () => {
     const rig = new ResponsesRig();
     const quoted = { role: "user", content: 'He wrote "role":"system".' };
-    const input = [{ role: "developer", content: "Use metric units." }, quoted, ...dialogue];
+    const parsed = {
+      type: "function_call",
+      call_id: "c0",
+      name: "ask",
+      arguments: "{}",
+      parsed_arguments: { role: "system" },
+    };
+    const input = [{ role: "developer", content: "Use metric units." }, quoted, parsed, ...dialogue];
     const { output } = await compact(rig, { input });
     assert.deepEqual(
       output.map(({ type, role }: Json) => [type, role]),
@@ -107,6 +115,31 @@ describe("compacting a conversation", () => {
     const rig = new ResponsesRig();
     await compact(rig, { input: [{ role: "user", content: "x".repeat(100_000) }] });
     assert.equal(rig.inference.lastRun.request.prompt.kind, "sealed");
+  });
+
+  it("writes a shorter summary if the conversation leaves less room in the context", async () => {
+    const lengths = { limit: 4096, prompt: 3000, output: 2048 };
+    for (const length of [20_000, 100_000]) {
+      const rig = new ResponsesRig();
+      rig.inference.countTokens = async () => {
+        throw new ServerError("context_length_exceeded", "too long", { lengths });
+      };
+      await compact(rig, { input: "x".repeat(length) });
+      assert.equal(rig.inference.lastRun.request.maxTokens, 1096);
+    }
+  });
+
+  it("leaves the error to the generation if there is too little room, or if prompts cannot be counted", async () => {
+    const lengths = { limit: 4096, prompt: 4000, output: 2048 };
+    for (const error of [
+      new ServerError("context_length_exceeded", "too long", { lengths }),
+      new ServerError("unsupported", "no token counts"),
+    ]) {
+      const rig = new ResponsesRig();
+      rig.inference.countTokens = () => Promise.reject(error);
+      await compact(rig, { input: "x".repeat(20_000) });
+      assert.equal(rig.inference.lastRun.request.maxTokens, 2048);
+    }
   });
 
   it("refuses a body that lacks what it needs", async () => {

@@ -4,7 +4,7 @@ import { openContent } from "../../../../actors/api/sealed-content.ts";
 import { createApp } from "../../../../http/app.ts";
 import type { HttpConfig } from "../../../../http/context.ts";
 import type { ErrorCode } from "../../../../runtime/errors.ts";
-import { FakeInference, failure, type Script } from "../../../fixtures/fakes/fake-inference.ts";
+import { FakeInference, failure, type Script, text } from "../../../fixtures/fakes/fake-inference.ts";
 import { FakeModels } from "../../../fixtures/fakes/fake-models.ts";
 import { request } from "../../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../../fixtures/http-server.ts";
@@ -207,6 +207,50 @@ describe("the app", () => {
     const deep = (open: string, close: string) => `{"messages":${open.repeat(300_000)}1${close.repeat(300_000)}}`;
     for (const body of [deep("[", "]"), deep('{"a":', "}")]) {
       assert.match(JSON.parse((await post(body)).body).error.message, /at most 200000 values/);
+    }
+  });
+
+  it("streams no line end within a line, also none that only Python knows", async () => {
+    const ends = "a\u0085b\u2028c\u2029d\ne";
+    const token = { token: ends, bytes: [97], logprob: -1 };
+    const messages = [{ role: "user", content: "hi" }];
+    for (const length of [1, 3000]) {
+      const logprobs = new Array(length).fill({ ...token, top: [token] });
+      const { app, inference } = setUp();
+      inference.script = () => [[text(ends, 0, logprobs)], [failure("timeout", ends)]];
+      for (const [streamed, body] of [
+        [path, { messages, logprobs: true }],
+        ["/v1/messages", { messages }],
+        ["/v1/responses", { input: "hi", include: ["message.output_text.logprobs"] }],
+        ["/api/chat", { messages, logprobs: true }],
+      ] as const) {
+        const reply = await request(app, "POST", streamed, { body: { ...body, stream: true } });
+        assert.equal(reply.status, 200, reply.body);
+        assert.doesNotMatch(reply.body, /[\u0085\u2028\u2029]/);
+        const lines = reply.body.split("\n").flatMap((line) => /^(?:data: )?(\{.*)$/.exec(line)?.[1] ?? []);
+        const said = lines.map((line) => JSON.stringify(JSON.parse(line)));
+        assert.ok(
+          said.some((line) => line.includes(JSON.stringify(ends))),
+          streamed,
+        );
+      }
+    }
+  });
+
+  it("refuses values that are nested too deeply to be stored, also in fields that are ignored", async () => {
+    const { app } = setUp();
+    const status = async (depth: number, pad = "") => {
+      const annotations = `${"[".repeat(depth)}${"]".repeat(depth)}`;
+      const content = `[{"type":"output_text","text":"${pad}","annotations":${annotations}}]`;
+      const body = `{"input":[{"role":"assistant","content":${content}},{"role":"user","content":"[{"}]}`;
+      const headers = { "content-type": "application/json" };
+      const reply = await request(app, "POST", "/v1/responses", { body, headers });
+      return [reply.status, JSON.parse(reply.body).error?.message ?? null];
+    };
+    for (const pad of ["", "x".repeat(70_000)]) {
+      assert.deepEqual(await status(990, pad), [200, null]);
+      const refusal = "expected a body nested at most 1000 deep, got 20005 levels";
+      assert.deepEqual(await status(20_000, pad), [400, refusal]);
     }
   });
 

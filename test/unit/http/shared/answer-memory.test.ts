@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { createApp } from "../../../../http/app.ts";
 import { AnswerMemory } from "../../../../http/shared/answer/answer-memory.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
-import { done, FakeInference, finish, type Step, text } from "../../../fixtures/fakes/fake-inference.ts";
+import { done, FakeInference, failure, finish, type Step, text } from "../../../fixtures/fakes/fake-inference.ts";
 import { request } from "../../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../../fixtures/http-server.ts";
 
@@ -72,6 +72,19 @@ describe("an answer above the memory limit", () => {
       }
     });
   }
+
+  it("is freed if one of several prompts fails while another one is still read", async () => {
+    const { inference, app } = rig([]);
+    const batches: readonly Step[] = [[bulk], [bulk], [bulk]];
+    inference.script = ({ prompt }) =>
+      prompt.kind === "text" && prompt.text === "fails" ? [[failure("timeout")]] : batches;
+    for (let i = 0; i < 5; i++) {
+      const body = { prompt: ["fails", "goes on"], logprobs: 1 };
+      assert.equal((await request(app, "POST", "/v1/completions", { body })).status, 503);
+    }
+    inference.script = () => [[bulk], [bulk], [finish(), done]];
+    assert.equal((await request(app, "POST", "/v1/completions", { body: paths["/v1/completions"] })).status, 200);
+  });
 
   it("ends the stream of a response, which holds them, but no other stream", async () => {
     const { app } = rig([[bulk], [bulk], [bulk], [finish(), done]]);

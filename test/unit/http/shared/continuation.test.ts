@@ -41,8 +41,8 @@ describe("an assistant message at the end", () => {
 
   it("is not continued if it is empty: the model writes the whole message", async () => {
     const messages = [user, { role: "assistant", content: "" }];
-    for (const path of ["/v1/chat/completions", "/v1/messages"]) {
-      const { continues, count } = await prompted(path, { messages });
+    for (const path of ["/v1/chat/completions", "/v1/messages", "/v1/responses"]) {
+      const { continues, count } = await prompted(path, path === "/v1/responses" ? { input: messages } : { messages });
       assert.deepEqual([continues, count], [false, 1], path);
     }
   });
