@@ -347,6 +347,23 @@ describe("logprobs of a prompt", () => {
       assert.equal((chosen ?? 0) > -4, expected === i + 1);
     }
   });
+
+  it("change no token, also if a draft follows the last token of the prompt", () => {
+    const [plain, drafted] = [null, new FlawedOracle(4)].map((oracle) => {
+      const loop = new StepLoop(createFakeEngine({ vocabSize, extraLogitsRows: 40 }), {
+        // The last step of the prompt computes one token, like a step that only decodes.
+        limits: { ...generousLimits, maxPrefillChunkTokens: 29 },
+        frameIntervalMs: 0,
+        ...(oracle && { createSpeculation: () => oracle as unknown as Speculation }),
+      });
+      const frames = new Frames();
+      const prompt = Int32Array.from({ length: 30 }, (_, i) => i);
+      loop.submit(frames, [job(1, { prompt, promptLogprobs: 1, sampling: greedySampling, maxNewTokens: 8 })]);
+      while (loop.step());
+      return frames.rows.map(({ token }) => token);
+    });
+    assert.deepEqual(drafted, plain);
+  });
 });
 
 describe("pooled outputs", () => {
