@@ -331,9 +331,8 @@ export class TextModel {
    * Returns a limit of `tokens` reasoning tokens after a prompt; null = no reasoning can follow the prompt. Throws
    * `unsupported` if a reasoning tag is not a single token.
    */
-  reasoningBudget(tokens: number, prompt: Int32Array): ReasoningLimit | null {
-    const { thinking } = this.#templates.for(false).template;
-    return thinking === null ? null : reasoningLimit(this, thinking, tokens, prompt);
+  reasoningBudget(tokens: number, prompt: Int32Array, { format, opensThinking }: ChatPlan): ReasoningLimit | null {
+    return format.thinking === null ? null : reasoningLimit(this, format.thinking, tokens, prompt, opensThinking);
   }
 
   #encode(prompt: PromptText | string, request: OpenRequest): Int32Array {

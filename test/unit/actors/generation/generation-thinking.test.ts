@@ -60,6 +60,17 @@ describe("a limit on thinking", () => {
     assert.equal(preparePrompt(chat(), text).reasoningBudget?.begin.length, 0);
   });
 
+  it("counts from the first token if the prompt ends inside thinking that the output continues", async () => {
+    const said = "{% for message in messages %}{{ message.reasoning_content or message.content }}{% endfor %}";
+    const text = await thinkingModel(`${said}{# <think> </think> #}`);
+    const messages = [
+      { role: "user", content: "hi" },
+      { role: "assistant", content: "<think>one moment" },
+    ];
+    const prompt = { kind: "chat", messages, templateArguments: {}, continuesLast: true } as const;
+    assert.equal(preparePrompt(chat({ prompt }), text).reasoningBudget?.begin.length, 0);
+  });
+
   it("has no effect if the prompt has ended the thinking, or no limit is requested", async () => {
     const text = await thinkingModel(template("<think>\\n\\n</think>\\n\\n"));
     assert.equal(preparePrompt(chat(), text).reasoningBudget, null);
