@@ -28,7 +28,7 @@ export interface PreparedPrompt {
 export interface PreparedAnswer {
   /** Format of the model's tool calls; null = the prompt is not a chat. */
   readonly format: FormatName | null;
-  /** true: the output may contain tool calls or reasoning. false: all text is content. */
+  /** true: the output may contain tool calls, reasoning or a text that opens the answer. false: all text is content. */
   readonly isParsed: boolean;
   readonly tools: ToolUse | null;
   /** Whether the prompt ends inside a reasoning section. */
@@ -98,7 +98,7 @@ export function preparePrompt(
         : text.reasoningBudget(reasoningBudget, prompt, chat),
     answer: {
       format: asked.format,
-      isParsed: tools !== null || (asked.format?.thinking ?? null) !== null,
+      isParsed: tools !== null || (chat !== null && (chat.format.thinking !== null || chat.format.answerOpen !== "")),
       tools,
       startsThinking: chat?.opensThinking ?? false,
       shownTokens,

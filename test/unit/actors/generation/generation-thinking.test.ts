@@ -92,3 +92,13 @@ describe("a limit on thinking", () => {
     });
   });
 });
+
+describe("the output of a chat", () => {
+  it("is parsed if it may have thinking, or a fixed text before the answer, also without tools", async () => {
+    const isParsed = async (chatTemplate: string) =>
+      preparePrompt(chat({ reasoningBudget: null }), await thinkingModel(chatTemplate)).answer.isParsed;
+    assert.equal(await isParsed(chatMl), false);
+    assert.equal(await isParsed(template("")), true);
+    assert.equal(await isParsed(`${chatMl}{# >>>all #}>>>`), true);
+  });
+});
