@@ -7,6 +7,8 @@ import type { ReasoningLimit } from "../messages.ts";
 interface ReasoningModel {
   readonly id: string;
   readonly vocabulary: Vocabulary;
+  /** Tokens of white space. */
+  readonly blankTokens: Int32Array;
 }
 
 /**
@@ -25,7 +27,9 @@ export function reasoningLimit(
   const [begin, end] = [tagToken(model, tags.begin), tagToken(model, tags.end)];
   const last = prompt.findLast((token) => vocabulary.isControl(token) || vocabulary.pieceText(token)?.trim() !== "");
   if (last === end) return null;
-  return { tokens, begin: hasBegun ? new Int32Array(0) : Int32Array.of(begin), end: Int32Array.of(end) };
+  const none = new Int32Array(0);
+  const opening = hasBegun ? { blanks: none, begin: none } : { blanks: model.blankTokens, begin: Int32Array.of(begin) };
+  return { tokens, ...opening, end: Int32Array.of(end) };
 }
 
 /**

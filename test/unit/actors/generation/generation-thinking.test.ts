@@ -48,7 +48,9 @@ describe("a limit on thinking", () => {
     const text = await thinkingModel(template(""));
     const prepared = preparePrompt(chat(), text);
     const size = text.vocabulary.size;
-    assert.deepEqual(prepared.reasoningBudget, {
+    const { blanks, ...limit } = prepared.reasoningBudget!;
+    assert.ok(blanks.includes(text.vocabulary.encode("\n")[0]!) && !blanks.includes(text.vocabulary.encode("a")[0]!));
+    assert.deepEqual(limit, {
       tokens: 16,
       begin: Int32Array.of(size - 2),
       end: Int32Array.of(size - 1),

@@ -249,7 +249,8 @@ describe("the end of reasoning", () => {
   it("is forced after the allowed number of tokens, and the answer follows it", () => {
     const { loop } = grammarRig();
     const frames = new Frames();
-    const reasoningBudget = { tokens: 3, begin: new Int32Array(0), end: Int32Array.of(60, 61) };
+    const none = new Int32Array(0);
+    const reasoningBudget = { tokens: 3, blanks: none, begin: none, end: Int32Array.of(60, 61) };
     loop.submit(frames, [job(1, { reasoningBudget, maxNewTokens: 8, ignoreEos: true })]);
     while (loop.step());
     const tokens = frames.rows.map(({ token }) => token);
@@ -259,6 +260,40 @@ describe("the end of reasoning", () => {
       frames.rows.map(({ flags }) => flags & (rowHasToken | rowFinishedLength | rowFinishedStop)),
       [...new Array(7).fill(rowHasToken), rowHasToken | rowFinishedLength],
     );
+  });
+
+  it("is forced at once if the prompt has begun the reasoning and no token is allowed", () => {
+    const { loop } = grammarRig();
+    const frames = new Frames();
+    const none = new Int32Array(0);
+    const reasoningBudget = { tokens: 0, blanks: none, begin: none, end: Int32Array.of(60, 61) };
+    loop.submit(frames, [job(1, { reasoningBudget, maxNewTokens: 4, ignoreEos: true })]);
+    while (loop.step());
+    const tokens = frames.rows.map(({ token }) => token);
+    assert.deepEqual([tokens.slice(0, 2), tokens.length], [[60, 61], 4]);
+  });
+
+  it("is forced after white space and the begin tag, and not if other text comes first", () => {
+    const run = (blanks: readonly number[]) => {
+      const { loop } = grammarRig();
+      const frames = new Frames();
+      const budget = {
+        tokens: 2,
+        blanks: Int32Array.from(blanks),
+        begin: Int32Array.of(free[1]!),
+        end: Int32Array.of(60),
+      };
+      loop.submit(frames, [job(1, { reasoningBudget: budget, maxNewTokens: 8, ignoreEos: true })]);
+      while (loop.step());
+      return frames.rows.map(({ token }) => token);
+    };
+    const { loop } = grammarRig();
+    const frames = new Frames();
+    loop.submit(frames, [job(1, { maxNewTokens: 8, ignoreEos: true })]);
+    while (loop.step());
+    const free = frames.rows.map(({ token }) => token);
+    assert.deepEqual(run([free[0]!]).slice(0, 5), [...free.slice(0, 4), 60]);
+    assert.deepEqual(run([]), free);
   });
 });
 
