@@ -210,6 +210,31 @@ describe("a sequence under a grammar", () => {
   });
 });
 
+describe("a grammar of several choices", () => {
+  it("is compiled once, and matched for each choice", async () => {
+    const loop = new StepLoop(createFakeEngine({ vocabSize }), { limits: generousLimits, frameIntervalMs: 0 });
+    const matchers: EvenTokens[] = [];
+    let compilations = 0;
+    const open = () => {
+      const matcher = new EvenTokens();
+      matchers.push(matcher);
+      return matcher;
+    };
+    const grammars: GrammarHost = {
+      compile: async () => {
+        compilations++;
+        return { open };
+      },
+      dispose: async () => {},
+    };
+    const grammar = { kind: "ebnf", grammar: "even" } as const;
+    const jobs = [1, 2, 3].map((id) => job(id, { grammar, choice: id - 1 }));
+    await new RequestPreparation({ loop, grammars, store: null }).submit(new Frames(), jobs);
+    assert.deepEqual([compilations, matchers.length], [1, 3]);
+    loop.stop();
+  });
+});
+
 describe("a grammar that is being compiled", () => {
   it("is aborted when its sequence is cancelled or its subscriber dropped, and not before", async () => {
     const loop = new StepLoop(createFakeEngine({ vocabSize }), { limits: generousLimits, frameIntervalMs: 0 });
