@@ -241,6 +241,8 @@ export const jobDefaults = {
  */
 export interface ReasoningLimit {
   readonly tokens: number;
+  /** Tokens of white space, which may precede `begin`. */
+  readonly blanks: Int32Array;
   /** Tokens that begin the reasoning; empty if the reasoning begins in the prompt. */
   readonly begin: Int32Array;
   readonly end: Int32Array;

@@ -56,9 +56,14 @@ export class RequestPreparation {
     try {
       const pending = jobs.map((job) => this.#remember(subscriber, job));
       const grammars = new Map<number, CompiledGrammar>();
+      /** Grammars compiled so far. The choices of a request share one source, and even finding it in the cache takes time. */
+      const compiled = new Map<SequenceJob["grammar"], CompiledGrammar>();
       for (const { job, abandoned } of pending) {
-        const grammar = await this.#compile(job, abandoned.signal);
-        if (grammar !== null) grammars.set(job.id, grammar);
+        const grammar = compiled.get(job.grammar) ?? (await this.#compile(job, abandoned.signal));
+        if (grammar !== null) {
+          grammars.set(job.id, grammar);
+          compiled.set(job.grammar, grammar);
+        }
         await this.#readPrefix(job, isWanted);
       }
       const wanted = jobs.filter(isWanted);

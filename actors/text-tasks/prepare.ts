@@ -28,7 +28,7 @@ export interface PreparedPrompt {
 export interface PreparedAnswer {
   /** Format of the model's tool calls; null = the prompt is not a chat. */
   readonly format: FormatName | null;
-  /** true: the output may contain tool calls or reasoning. false: all text is content. */
+  /** true: the output may contain tool calls, reasoning or a text that opens the answer. false: all text is content. */
   readonly isParsed: boolean;
   readonly tools: ToolUse | null;
   /** Whether the prompt ends inside a reasoning section. */
@@ -84,6 +84,7 @@ export function preparePrompt(
   enter("grammar");
   const demand = demandOf(asked);
   if (reasoningBudget !== null && demand !== null) throw noRoomForThinking();
+  if (request.ignoreEos && demand !== null) throw noFurtherText();
   const translation = demand === null ? null : translated(demand);
   const shownTokens = [...(chat?.shownTokens ?? [])];
   return {
@@ -92,10 +93,12 @@ export function preparePrompt(
     grammar: sourceOf(translation, shownTokens, grammar),
     breakers: tokensWithAny(text, sampling.dry?.sequenceBreakers ?? []),
     reasoningBudget:
-      reasoningBudget === null || asked.continuesText ? null : text.reasoningBudget(reasoningBudget, prompt),
+      reasoningBudget === null || chat === null || chat.continuesText
+        ? null
+        : text.reasoningBudget(reasoningBudget, prompt, chat),
     answer: {
       format: asked.format,
-      isParsed: tools !== null || (asked.format?.thinking ?? null) !== null,
+      isParsed: tools !== null || (chat !== null && (chat.format.thinking !== null || chat.format.answerOpen !== "")),
       tools,
       startsThinking: chat?.opensThinking ?? false,
       shownTokens,
@@ -214,6 +217,12 @@ function jsonHasBegun(grammar: OutputGrammar): ServerError {
 function noRoomForThinking(): ServerError {
   const param = "reasoning_budget";
   const message = `${param} cannot be combined with a grammar, a response format or tool calls that must be valid; remove one of them`;
+  return new ServerError("invalid_value", message, { param });
+}
+
+function noFurtherText(): ServerError {
+  const param = "ignore_eos";
+  const message = `${param} cannot be combined with a grammar, a response format or tool calls that must be valid: the output ends where they end; remove one of them`;
   return new ServerError("invalid_value", message, { param });
 }
 

@@ -7,23 +7,29 @@ import type { ReasoningLimit } from "../messages.ts";
 interface ReasoningModel {
   readonly id: string;
   readonly vocabulary: Vocabulary;
+  /** Tokens of white space. */
+  readonly blankTokens: Int32Array;
 }
 
 /**
  * Returns a limit of `tokens` reasoning tokens after a prompt; null = the prompt has already ended the reasoning, so the limit
- * cannot be exceeded. Throws `unsupported` if a reasoning tag is not a single token.
+ * cannot be exceeded. `hasBegun`: the prompt ends inside the reasoning. Throws `unsupported` if a reasoning tag is not a single
+ * token.
  */
 export function reasoningLimit(
   model: ReasoningModel,
   tags: ThinkingTags,
   tokens: number,
   prompt: Int32Array,
+  hasBegun: boolean,
 ): ReasoningLimit | null {
   const { vocabulary } = model;
   const [begin, end] = [tagToken(model, tags.begin), tagToken(model, tags.end)];
   const last = prompt.findLast((token) => vocabulary.isControl(token) || vocabulary.pieceText(token)?.trim() !== "");
   if (last === end) return null;
-  return { tokens, begin: last === begin ? new Int32Array(0) : Int32Array.of(begin), end: Int32Array.of(end) };
+  const none = new Int32Array(0);
+  const opening = hasBegun ? { blanks: none, begin: none } : { blanks: model.blankTokens, begin: Int32Array.of(begin) };
+  return { tokens, ...opening, end: Int32Array.of(end) };
 }
 
 /**

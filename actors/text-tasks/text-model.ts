@@ -89,6 +89,7 @@ export class TextModel {
   /** Image input that the model accepts; null = none. */
   readonly #images: ImageSpec | null;
   readonly #audio: AudioSpec | null;
+  #blankTokens: Int32Array | null = null;
 
   private constructor(
     id: string,
@@ -331,9 +332,16 @@ export class TextModel {
    * Returns a limit of `tokens` reasoning tokens after a prompt; null = no reasoning can follow the prompt. Throws
    * `unsupported` if a reasoning tag is not a single token.
    */
-  reasoningBudget(tokens: number, prompt: Int32Array): ReasoningLimit | null {
-    const { thinking } = this.#templates.for(false).template;
-    return thinking === null ? null : reasoningLimit(this, thinking, tokens, prompt);
+  reasoningBudget(tokens: number, prompt: Int32Array, { format, opensThinking }: ChatPlan): ReasoningLimit | null {
+    return format.thinking === null ? null : reasoningLimit(this, format.thinking, tokens, prompt, opensThinking);
+  }
+
+  /** Tokens of white space. */
+  get blankTokens(): Int32Array {
+    const { size } = this.vocabulary;
+    const isBlank = (token: number) => /^\s+$/.test(this.vocabulary.pieceText(token) ?? "");
+    this.#blankTokens ??= Int32Array.from(Array.from({ length: size }, (_, token) => token).filter(isBlank));
+    return this.#blankTokens;
   }
 
   #encode(prompt: PromptText | string, request: OpenRequest): Int32Array {

@@ -105,8 +105,9 @@ export class OutputAssembler {
         emit({ type: "tool_call", choice, call: this.#callCount, id: this.#idOf(part.id), name: part.name });
         break;
       case "arguments":
-        // Only content has logprobs. The last token is kept, because it may also contain the beginning of content.
-        this.#held.drop(this.#held.count - 1);
+        // Only content has logprobs. The last token is kept, because it may also contain the beginning of content. If calls are
+        // checked, this part may have waited, and tokens of later content may already be queued.
+        if (this.#options.checkCall === null) this.#held.drop(this.#held.count - 1);
         this.#call.text += part.text;
         emit({ type: "tool_arguments", choice, call: this.#callCount, text: part.text });
         break;

@@ -23,7 +23,8 @@ export function openSequence(
   const ends = job.ignoreEos ? stopTokens : Int32Array.of(...tokens.endOfGeneration, ...stopTokens);
   const banned = job.minNewTokens > 0 && ends.length > 0 ? { tokens: ends, until: job.minNewTokens } : null;
   const wantsPromptLogits = promptLogprobs !== null && prompt.length > 1;
-  return new GenerationSequence(
+  const thinking = reasoningBudget && new ReasoningBudget(reasoningBudget);
+  const sequence = new GenerationSequence(
     {
       client: job.client,
       // Only the first choice has a queue timeout, because the other choices may have to wait until the first one ends.
@@ -43,10 +44,12 @@ export function openSequence(
       id,
       subscriber,
       sampling: sampler.open(job.sampling, job.choice, text, job.breakers, banned),
-      thinking: reasoningBudget && new ReasoningBudget(reasoningBudget),
+      thinking,
       promptRecords: wantsPromptLogits ? new PromptLogprobs(prompt.length, promptLogprobs ?? 0) : null,
     },
   );
+  sequence.forced = thinking?.start() ?? sequence.forced;
+  return sequence;
 }
 
 function checkedStopTokens(tokens: readonly number[], vocabSize: number): Int32Array {

@@ -116,7 +116,7 @@ export class OutputProcessor {
     const position = batch.position[row] as number;
     let at = logitsRow[row] as number;
     if (sequence.live.promptRecords !== null && position < sequence.promptLength) {
-      const count = batch.logitsCount[row] as number;
+      const count = (batch.logitsCount[row] as number) - sequence.draftCount;
       this.#recordPrompt(sequence, logits, at, position, count);
       if (sequence.pending > 0) return "none";
       at += count - 1;

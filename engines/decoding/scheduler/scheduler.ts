@@ -434,7 +434,8 @@ export class Scheduler<S extends Sequence> {
 
   #prefill(batch: Batch, { order }: Progress<S>, allowance: number): void {
     if (allowance <= 0 || this.#prompts.length === 0) return;
-    let left = allowance;
+    // The cost of earlier steps, which is subtracted from the allowance, is not a whole number of tokens.
+    let left = Math.floor(allowance);
     let firstLength = 0;
     for (const sequence of order.arrange(this.#prompts)) {
       if (left <= 0) return;

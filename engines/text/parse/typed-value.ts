@@ -12,7 +12,8 @@ const pythonWords = new Map([
 export function parameterTypes(parameters: unknown, key: string): ReadonlySet<string> | null {
   const properties = member(parameters, "properties");
   const types = new Set<string>();
-  return collectTypes(member(properties, key), types, 0) ? types : null;
+  const search = { root: parameters, types, followed: new Set<string>() };
+  return collectTypes(member(properties, key), search, 0) && types.size > 0 ? types : null;
 }
 
 export function mayOnlyBeString(types: ReadonlySet<string> | null): boolean {
@@ -36,12 +37,28 @@ export function jsonTyped(text: string, types: ReadonlySet<string> | null): stri
   return isString ? JSON.stringify(text) : literal;
 }
 
+interface TypeSearch {
+  /** The tool's schema, into which references point. */
+  readonly root: unknown;
+  /** Types found so far. */
+  readonly types: Set<string>;
+  /** References that were followed. Each is followed once, so that the time is linear in the size of the schema. */
+  readonly followed: Set<string>;
+}
+
 /**
- * Adds the types that the schema allows to `types`. Returns false if the schema states no types in
+ * Adds the types that the schema allows to the types found. Returns false if the schema states no types in
  * a form that is supported here.
  */
-function collectTypes(schema: unknown, types: Set<string>, depth: number): boolean {
+function collectTypes(schema: unknown, search: TypeSearch, depth: number): boolean {
   if (depth > maxDepth) return false;
+  const { root, types, followed } = search;
+  const reference = member(schema, "$ref");
+  if (typeof reference === "string") {
+    if (followed.has(reference)) return true;
+    followed.add(reference);
+    return collectTypes(atPointer(root, reference), search, depth + 1);
+  }
   const type = member(schema, "type");
   if (typeof type === "string" || Array.isArray(type)) {
     for (const name of [type].flat()) types.add(name === "integer" ? "number" : String(name));
@@ -53,7 +70,14 @@ function collectTypes(schema: unknown, types: Set<string>, depth: number): boole
     return true;
   }
   const choices = member(schema, "anyOf") ?? member(schema, "oneOf");
-  return Array.isArray(choices) && choices.every((choice) => collectTypes(choice, types, depth + 1));
+  return Array.isArray(choices) && choices.every((choice) => collectTypes(choice, search, depth + 1));
+}
+
+/** Returns the part of the schema to which a reference such as "#/$defs/Colour" points; undefined if there is none. */
+function atPointer(root: unknown, reference: string): unknown {
+  if (!reference.startsWith("#/")) return undefined;
+  const keys = reference.slice(2).split("/");
+  return keys.reduce((value, key) => member(value, key.replaceAll("~1", "/").replaceAll("~0", "~")), root);
 }
 
 function typeName(value: unknown): string {

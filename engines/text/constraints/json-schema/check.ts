@@ -38,6 +38,8 @@ export function schemaCheck(schema: unknown, subject = "the output"): Check {
       return matches(value) ? null : reason(matches.errors?.[0], subject);
     } catch (thrown) {
       if (thrown instanceof RangeError) return `${subject} is nested too deeply to be checked`;
+      // The code that ajv generates fails for some schemas with `unevaluatedProperties`.
+      if (thrown instanceof TypeError) return `${subject} cannot be checked against the schema`;
       throw thrown;
     }
   };
@@ -53,11 +55,15 @@ function compiled(schema: unknown) {
     logger: false,
     validateSchema: false,
     meta: false,
+    // Without this option, every object has the properties of its prototype, such as "constructor".
+    ownProperties: true,
     inlineRefs: false,
     multipleOfPrecision: multiplePrecision,
     code: { regExp: linearRegExp, optimize: false },
   });
   addFormats(ajv);
+  // The code that records which properties were evaluated fails for some schemas with `anyOf` and `patternProperties`.
+  ajv.opts.unevaluated = JSON.stringify(schema).includes('"unevaluated');
   try {
     return ajv.compile(schema as object | boolean);
   } catch (thrown) {

@@ -19,7 +19,7 @@ async function tinyText(): Promise<TextModel> {
   const { port1, port2 } = new MessageChannel();
   const path = join(folder, "tiny.gguf");
   await writeTinyModel(path, { seed: 1, layers: 1 });
-  const message = await attachment(port1, createFakeEngine());
+  const message = await attachment(port1, createFakeEngine({ sequenceTokens: 1024 }));
   port2.close();
   return openTextModel({ ...message, path, ready: { ...message.ready, probes: null } });
 }
@@ -41,8 +41,24 @@ describe("a rejected grammar", () => {
   for (const [param, good, bad] of cases) {
     it(`causes an error that names ${param} for ${good.kind}, here and at the model's place`, async () => {
       const text = await tinyText();
-      assert.throws(() => preparePrompt(request({ grammar: bad }), text), { code: "invalid_value", param });
-      assert.equal(preparePrompt(request({ grammar: good }), text).grammar?.param, param);
+      assert.throws(() => preparePrompt(request({ grammar: bad, ignoreEos: false }), text), {
+        code: "invalid_value",
+        param,
+      });
+      assert.equal(preparePrompt(request({ grammar: good, ignoreEos: false }), text).grammar?.param, param);
     });
   }
+});
+
+describe("an output that must not end", () => {
+  it("is rejected together with any grammar, also that of a strict tool, because a grammar ends", async () => {
+    const text = await tinyText();
+    const refusal = { code: "invalid_value", param: "ignore_eos" };
+    const prompt = { kind: "chat", messages: [{ role: "user", content: "hi" }], templateArguments: {} } as const;
+    const tool = { name: "look", description: null, parameters: null };
+    const tools = (strict: boolean) => ({ specs: [{ ...tool, strict }], required: false, parallel: true });
+    assert.throws(() => preparePrompt(request({ prompt, tools: tools(true) }), text), refusal);
+    assert.throws(() => preparePrompt(request({ grammar: { kind: "json" } }), text), refusal);
+    assert.equal(preparePrompt(request({ prompt, tools: tools(false) }), text).grammar, null);
+  });
 });

@@ -48,7 +48,9 @@ describe("a limit on thinking", () => {
     const text = await thinkingModel(template(""));
     const prepared = preparePrompt(chat(), text);
     const size = text.vocabulary.size;
-    assert.deepEqual(prepared.reasoningBudget, {
+    const { blanks, ...limit } = prepared.reasoningBudget!;
+    assert.ok(blanks.includes(text.vocabulary.encode("\n")[0]!) && !blanks.includes(text.vocabulary.encode("a")[0]!));
+    assert.deepEqual(limit, {
       tokens: 16,
       begin: Int32Array.of(size - 2),
       end: Int32Array.of(size - 1),
@@ -58,6 +60,17 @@ describe("a limit on thinking", () => {
   it("counts from the first token if the prompt has begun the thinking", async () => {
     const text = await thinkingModel(template("<think>\\n"));
     assert.equal(preparePrompt(chat(), text).reasoningBudget?.begin.length, 0);
+  });
+
+  it("counts from the first token if the prompt ends inside thinking that the output continues", async () => {
+    const said = "{% for message in messages %}{{ message.reasoning_content or message.content }}{% endfor %}";
+    const text = await thinkingModel(`${said}{# <think> </think> #}`);
+    const messages = [
+      { role: "user", content: "hi" },
+      { role: "assistant", content: "<think>one moment" },
+    ];
+    const prompt = { kind: "chat", messages, templateArguments: {}, continuesLast: true } as const;
+    assert.equal(preparePrompt(chat({ prompt }), text).reasoningBudget?.begin.length, 0);
   });
 
   it("has no effect if the prompt has ended the thinking, or no limit is requested", async () => {
@@ -79,5 +92,15 @@ describe("a limit on thinking", () => {
       code: "invalid_value",
       param: "reasoning_budget",
     });
+  });
+});
+
+describe("the output of a chat", () => {
+  it("is parsed if it may have thinking, or a fixed text before the answer, also without tools", async () => {
+    const isParsed = async (chatTemplate: string) =>
+      preparePrompt(chat({ reasoningBudget: null }), await thinkingModel(chatTemplate)).answer.isParsed;
+    assert.equal(await isParsed(chatMl), false);
+    assert.equal(await isParsed(template("")), true);
+    assert.equal(await isParsed(`${chatMl}{# >>>all #}>>>`), true);
   });
 });

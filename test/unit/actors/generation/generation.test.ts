@@ -73,7 +73,7 @@ describe("a run", () => {
         if (tries++ < failures) throw new ServerError("peer_gone", "the thread that read the request ended");
         return null;
       };
-      const { feed, reader } = await startRun(t, { grammar }, { check });
+      const { feed, reader } = await startRun(t, { grammar, ignoreEos: false }, { check });
       feed(0, "[1,2]", rowFinishedStop);
       return await readAll(reader);
     };

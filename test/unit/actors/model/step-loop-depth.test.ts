@@ -210,6 +210,31 @@ describe("a sequence under a grammar", () => {
   });
 });
 
+describe("a grammar of several choices", () => {
+  it("is compiled once, and matched for each choice", async () => {
+    const loop = new StepLoop(createFakeEngine({ vocabSize }), { limits: generousLimits, frameIntervalMs: 0 });
+    const matchers: EvenTokens[] = [];
+    let compilations = 0;
+    const open = () => {
+      const matcher = new EvenTokens();
+      matchers.push(matcher);
+      return matcher;
+    };
+    const grammars: GrammarHost = {
+      compile: async () => {
+        compilations++;
+        return { open };
+      },
+      dispose: async () => {},
+    };
+    const grammar = { kind: "ebnf", grammar: "even" } as const;
+    const jobs = [1, 2, 3].map((id) => job(id, { grammar, choice: id - 1 }));
+    await new RequestPreparation({ loop, grammars, store: null }).submit(new Frames(), jobs);
+    assert.deepEqual([compilations, matchers.length], [1, 3]);
+    loop.stop();
+  });
+});
+
 describe("a grammar that is being compiled", () => {
   it("is aborted when its sequence is cancelled or its subscriber dropped, and not before", async () => {
     const loop = new StepLoop(createFakeEngine({ vocabSize }), { limits: generousLimits, frameIntervalMs: 0 });
@@ -249,7 +274,8 @@ describe("the end of reasoning", () => {
   it("is forced after the allowed number of tokens, and the answer follows it", () => {
     const { loop } = grammarRig();
     const frames = new Frames();
-    const reasoningBudget = { tokens: 3, begin: new Int32Array(0), end: Int32Array.of(60, 61) };
+    const none = new Int32Array(0);
+    const reasoningBudget = { tokens: 3, blanks: none, begin: none, end: Int32Array.of(60, 61) };
     loop.submit(frames, [job(1, { reasoningBudget, maxNewTokens: 8, ignoreEos: true })]);
     while (loop.step());
     const tokens = frames.rows.map(({ token }) => token);
@@ -259,6 +285,40 @@ describe("the end of reasoning", () => {
       frames.rows.map(({ flags }) => flags & (rowHasToken | rowFinishedLength | rowFinishedStop)),
       [...new Array(7).fill(rowHasToken), rowHasToken | rowFinishedLength],
     );
+  });
+
+  it("is forced at once if the prompt has begun the reasoning and no token is allowed", () => {
+    const { loop } = grammarRig();
+    const frames = new Frames();
+    const none = new Int32Array(0);
+    const reasoningBudget = { tokens: 0, blanks: none, begin: none, end: Int32Array.of(60, 61) };
+    loop.submit(frames, [job(1, { reasoningBudget, maxNewTokens: 4, ignoreEos: true })]);
+    while (loop.step());
+    const tokens = frames.rows.map(({ token }) => token);
+    assert.deepEqual([tokens.slice(0, 2), tokens.length], [[60, 61], 4]);
+  });
+
+  it("is forced after white space and the begin tag, and not if other text comes first", () => {
+    const run = (blanks: readonly number[]) => {
+      const { loop } = grammarRig();
+      const frames = new Frames();
+      const budget = {
+        tokens: 2,
+        blanks: Int32Array.from(blanks),
+        begin: Int32Array.of(free[1]!),
+        end: Int32Array.of(60),
+      };
+      loop.submit(frames, [job(1, { reasoningBudget: budget, maxNewTokens: 8, ignoreEos: true })]);
+      while (loop.step());
+      return frames.rows.map(({ token }) => token);
+    };
+    const { loop } = grammarRig();
+    const frames = new Frames();
+    loop.submit(frames, [job(1, { maxNewTokens: 8, ignoreEos: true })]);
+    while (loop.step());
+    const free = frames.rows.map(({ token }) => token);
+    assert.deepEqual(run([free[0]!]).slice(0, 5), [...free.slice(0, 4), 60]);
+    assert.deepEqual(run([]), free);
   });
 });
 
@@ -346,6 +406,23 @@ describe("logprobs of a prompt", () => {
       assert.deepEqual([count, likeliest], [1, expected]);
       assert.equal((chosen ?? 0) > -4, expected === i + 1);
     }
+  });
+
+  it("change no token, also if a draft follows the last token of the prompt", () => {
+    const [plain, drafted] = [null, new FlawedOracle(4)].map((oracle) => {
+      const loop = new StepLoop(createFakeEngine({ vocabSize, extraLogitsRows: 40 }), {
+        // The last step of the prompt computes one token, like a step that only decodes.
+        limits: { ...generousLimits, maxPrefillChunkTokens: 29 },
+        frameIntervalMs: 0,
+        ...(oracle && { createSpeculation: () => oracle as unknown as Speculation }),
+      });
+      const frames = new Frames();
+      const prompt = Int32Array.from({ length: 30 }, (_, i) => i);
+      loop.submit(frames, [job(1, { prompt, promptLogprobs: 1, sampling: greedySampling, maxNewTokens: 8 })]);
+      while (loop.step());
+      return frames.rows.map(({ token }) => token);
+    });
+    assert.deepEqual(drafted, plain);
   });
 });
 

@@ -161,7 +161,8 @@ describe("a sequence on another server", () => {
   it("continues with the tokens that end its reasoning", async (t) => {
     const far = await startStandIn({ answer: llamaTokens([60, 50, 51, 52, 53]) });
     const rig = await openRig(t, [far]);
-    const reasoningBudget = { tokens: 2, begin: Int32Array.of(60), end: Int32Array.of(61, 62) };
+    const blanks = Int32Array.of(9);
+    const reasoningBudget = { tokens: 2, blanks, begin: Int32Array.of(60), end: Int32Array.of(61, 62) };
     far.answer = async (reply, body, request) => {
       const isFirst = body.prompt.length === 3;
       await llamaTokens(isFirst ? [60, 50, 51, 52, 53] : [70, 71, endToken])(reply, body, request);

@@ -12,10 +12,10 @@ function cost(promptTokens: number, { tokenCount }: Batch): number {
   return (decodes > 0 ? decodeMs : 0) + (promptTokens > 0 ? decodeMs + promptTokens * promptTokenMs : 0);
 }
 
-function createRig(maxStepMs = 280) {
+function createRig(maxStepMs = 280, extraLogitsRows = 8) {
   const capabilities = { mixesLengths: false, chunkTokens: { least: 64, best: 256 } };
   const rig = createScheduler({
-    engine: { maxSequences: 16, sequenceTokens: 8000, maxBatchTokens: 512, capabilities },
+    engine: { maxSequences: 16, sequenceTokens: 8000, maxBatchTokens: 512, extraLogitsRows, capabilities },
     limits: { maxBatchTokens: 512, maxPrefillChunkTokens: 512, maxStepMs },
   });
   const step = () => rig.step((batch) => cost(rig.scheduler.promptTokensInStep, batch));
@@ -73,6 +73,18 @@ describe("a model that computes rows of different lengths in several passes", ()
     for (let seed = 0; seed < 3; seed++) scheduler.add(createSequence({ prompt: 20, maxNewTokens: 1, seed }));
     const ran = step();
     assert.deepEqual(ran && lengthsOf(ran), [20, 20, 20]);
+  });
+
+  it("gets whole tokens of a prompt whose logits are wanted, whatever its earlier steps have cost", () => {
+    const { scheduler, step } = createRig(280, 30);
+    scheduler.add(createSequence({ prompt: 8, maxNewTokens: 400, ignoreEos: true }));
+    for (let i = 0; i < 5; i++) step();
+    const prompt = createSequence({ prompt: 200, maxNewTokens: 1, wantsPromptLogits: true, seed: 5 });
+    scheduler.add(prompt);
+    while (prompt.state !== "finished") {
+      step();
+      assert.ok(Number.isInteger(prompt.computed), `${prompt.computed} tokens`);
+    }
   });
 
   it("gets chunks that end on multiples of its smallest fast length", () => {

@@ -179,6 +179,24 @@ describe("the check of a finished text", () => {
     assert.match(check('{"a":[1') ?? "", /not complete JSON/);
   });
 
+  it("knows only the text's own properties, whatever their names", () => {
+    const named = { constructor: { type: "string" }, race: { type: "string" } };
+    const check = schemaCheck({ type: "object", properties: named, required: ["race"] });
+    assert.equal(check('{"race":"Spa"}'), null);
+    assert.equal(check('{"race":"Spa","constructor":"Lotus"}'), null);
+    assert.match(check('{"race":"Spa","constructor":1}') ?? "", /at \/constructor must be string/);
+    assert.match(schemaCheck({ required: ["toString"] })("{}") ?? "", /must have required property/);
+    assert.equal(schemaCheck({ dependentRequired: { valueOf: ["race"] } })("{}"), null);
+  });
+
+  it("checks patterned properties beside alternatives, and returns a reason where it cannot", () => {
+    const anyOf = [{ type: "string", additionalProperties: {} }, {}];
+    const schema = { anyOf, patternProperties: { a: { type: "integer" } } };
+    assert.equal(schemaCheck(schema)('{"a":1}'), null);
+    assert.match(schemaCheck(schema)('{"a":"1"}') ?? "", /at \/a must be integer/);
+    assert.match(schemaCheck({ ...schema, unevaluatedProperties: false })('{"a":1}') ?? "", /cannot be checked/);
+  });
+
   it("distinguishes the patterns of one schema, and takes linear time for each", () => {
     const check = schemaCheck({ type: "object", properties: { a: { pattern: "^(x+x+)+y$" }, b: { pattern: "^z$" } } });
     assert.equal(check('{"a":"xxy","b":"z"}'), null);

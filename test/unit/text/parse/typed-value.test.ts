@@ -12,7 +12,11 @@ const parameters = {
     flag: { type: "boolean" },
     unclear: { $ref: "#/$defs/x" },
     only: { const: null },
+    size: { $ref: "#/$defs/Size" },
+    wish: { anyOf: [{ $ref: "#/$defs/Size" }, { type: "null" }] },
+    endless: { $ref: "#/properties/endless" },
   },
+  $defs: { Size: { type: "string", enum: ["1", "2"] } },
 };
 
 function typed(key: string, text: string): string {
@@ -33,6 +37,14 @@ test("text is JSON if it is JSON of an allowed type, else a string", () => {
   assert.equal(typed("either", "true"), '"true"');
   assert.equal(typed("several", "4.5"), "4.5");
   assert.equal(typed("several", "[1]"), '"[1]"');
+});
+
+test("a reference has the types of the part of the schema to which it points", () => {
+  assert.ok(mayOnlyBeString(parameterTypes(parameters, "size")));
+  assert.equal(typed("size", "2"), '"2"');
+  assert.equal(typed("wish", "2"), '"2"');
+  assert.equal(typed("wish", "null"), "null");
+  assert.equal(typed("endless", "2"), "2");
 });
 
 test("if the schema does not say, text is JSON if it can be parsed", () => {

@@ -316,6 +316,13 @@ describe("a choice whose text is parsed", () => {
     assert.ok(events.every((event) => event.type === "text" || !("logprobs" in event)));
   });
 
+  it("reports the logprobs of content that waited for the check of a call", async () => {
+    const { events, take } = createChoice({ answer: checked, check: oneIsRight });
+    take("a[1]b[1]c[1", rowFinishedLength, -1);
+    await settled();
+    assert.equal(lettersOf(events), "abc");
+  });
+
   it("reports no logprobs of thinking and calls at the end", () => {
     for (const text of ["ABC", "ab[12"]) {
       const { events, take } = createChoice({ answer: parsed });
