@@ -27,18 +27,24 @@ export class DiffusionActor implements Behaviour<DiffusionProtocol> {
   readonly generate: Behaviour<DiffusionProtocol>["generate"] = ({ stream, request }) => {
     const ended = new AbortController();
     const { signal } = ended;
-    const outlet = new EventOutlet<ImageGenerationEvent>(this.#hub, stream, () => ended.abort());
+    const outlet = new EventOutlet<ImageGenerationEvent>(this.#hub, stream, () =>
+      ended.abort(new ServerError("cancelled", "the request was cancelled")),
+    );
     const send = (event: ImageGenerationEvent): Promise<void> => outlet.send(event);
     const refusal = this.#refusal();
     const run =
       refusal !== null
         ? Promise.reject(refusal)
-        : this.#turns.pass(async () => {
-            if (!signal.aborted)
-              await generateImages(this.#model, request, { limitMs: this.#limits.timeoutMs, signal, send });
-          }, request.client);
+        : this.#turns.pass(
+            () => generateImages(this.#model, request, { limitMs: this.#limits.timeoutMs, signal, send }),
+            request.client,
+            signal,
+          );
     const settled = run
-      .catch((error: unknown) => outlet.sendLast({ type: "error", error: toErrorRecord(error) }))
+      .catch((thrown: unknown) => {
+        const error = toErrorRecord(signal.aborted ? signal.reason : thrown);
+        outlet.sendLast({ type: "error", error });
+      })
       .finally(() => {
         outlet.end();
         this.#calls.delete(ended);
@@ -48,7 +54,8 @@ export class DiffusionActor implements Behaviour<DiffusionProtocol> {
 
   /** Aborts all calls. Resolves when no call uses the model any more. */
   async stop(): Promise<void> {
-    for (const ended of this.#calls.keys()) ended.abort();
+    const reason = new ServerError("draining", "the model is being stopped; send the request again");
+    for (const ended of this.#calls.keys()) ended.abort(reason);
     await Promise.allSettled(this.#calls.values());
   }
 

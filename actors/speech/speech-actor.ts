@@ -67,19 +67,9 @@ export class SpeechActor implements Behaviour<SpeechProtocol> {
       limits: this.#limits,
       signal,
       send: (event) => outlet.send(event),
-      turn: (use) =>
-        this.#turns.pass(async () => {
-          signal.throwIfAborted();
-          return await use();
-        }, client),
+      turn: (use) => this.#turns.pass(use, client, signal),
     };
-    const running =
-      refusal !== null
-        ? Promise.reject(refusal)
-        : this.#calls.pass(async () => {
-            signal.throwIfAborted();
-            await run(call);
-          }, client);
+    const running = refusal !== null ? Promise.reject(refusal) : this.#calls.pass(() => run(call), client, signal);
     const settled = running
       .catch((thrown: unknown) => {
         // After an abort, any error is a consequence of the abort.

@@ -1,8 +1,6 @@
 // Generated images in a response: either the image bytes, or the URL of a stored file.
-import { randomUUID } from "node:crypto";
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import type { ImageGenerationEvent } from "../../actors/api/images/image-generation.ts";
+import { stageBytes } from "../../actors/files/stage-bytes.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Context } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
@@ -29,8 +27,7 @@ export function imagesAs(format: ImageFormat | null, exchange: Exchange, { files
   }
   const address = addressOf(exchange, config.basePath);
   return async ({ png, seed }) => {
-    const staged = `image-${randomUUID()}`;
-    await writeFile(join(files.stagingFolder, staged), png, { flag: "wx", mode: 0o600 });
+    const staged = await stageBytes(files.stagingFolder, "image", png);
     const { id } = await files.add({
       id: null,
       name: `image-${seed}.png`,

@@ -43,7 +43,9 @@ export function ChatPage() {
           <Thread key={id} open={open} />
           <Composer key={`composer ${id}`} open={open} />
         </div>
-        {showsSettings.value && <SettingsPanel open={open} onClose={() => (showsSettings.value = false)} />}
+        {showsSettings.value && (
+          <SettingsPanel key={`settings ${id}`} open={open} onClose={() => (showsSettings.value = false)} />
+        )}
       </div>
     </div>
   );

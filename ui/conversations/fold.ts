@@ -38,7 +38,7 @@ export class AnswerFold {
     this.#answer = base === null ? answer : { ...answer, sequence: -1 };
     this.#items = base === null ? answer.output.map(opened) : [];
     this.#activity = base === null ? [...answer.activity] : [...base.activity];
-    this.#startedAt = answer.createdAt;
+    this.#startedAt = base?.continuedAt ?? answer.createdAt;
   }
 
   /** Answer as built so far. */

@@ -9,27 +9,35 @@ export const conversations = signal<readonly Conversation[]>([]);
 /** Whether the conversations have been read from the database. */
 export const isRead = signal(false);
 
-type Change = { readonly conversation: string };
+/** Message to the other tabs. `stop`: the conversation's running answers are to be stopped; `change`: it has changed. */
+interface Message {
+  readonly kind: "change" | "stop";
+  readonly conversation: string;
+}
+type Listener = (message: Message) => void;
 
 const channel = new BroadcastChannel("troupe.conversations");
-const listeners = new Set<(conversation: string) => void>();
+const listeners = new Set<Listener>();
 
-channel.onmessage = ({ data }: MessageEvent<Change>) => {
-  void refresh(data.conversation);
-  for (const listener of listeners) listener(data.conversation);
+channel.onmessage = ({ data }: MessageEvent<Message>) => {
+  if (data.kind === "change") void refresh(data.conversation);
+  for (const listener of listeners) listener(data);
 };
 
-/**
- * Calls `listener` with the id of each conversation that another tab has changed. Returns a function that removes the listener.
- */
-export function onForeignChange(listener: (conversation: string) => void): () => void {
+/** Calls `listener` with each message of another tab. Returns a function that removes the listener. */
+export function onForeignMessage(listener: Listener): () => void {
   listeners.add(listener);
   return () => void listeners.delete(listener);
 }
 
 /** Notifies the other tabs that a conversation has changed. */
 export function announce(conversation: string): void {
-  channel.postMessage({ conversation } satisfies Change);
+  channel.postMessage({ kind: "change", conversation } satisfies Message);
+}
+
+/** Makes the other tabs stop the running answers of a conversation. */
+export function announceStop(conversation: string): void {
+  channel.postMessage({ kind: "stop", conversation } satisfies Message);
 }
 
 export async function readLibrary(): Promise<void> {

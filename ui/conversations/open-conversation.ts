@@ -5,7 +5,7 @@ import { notifyError } from "../base/notice.tsx";
 import type { OutputItem } from "../server/wire.ts";
 import { answerLock, runAnswer } from "./answering.ts";
 import * as database from "./database.ts";
-import { announce, newConversation, onForeignChange, storeConversation, take } from "./library.ts";
+import { announce, announceStop, newConversation, onForeignMessage, storeConversation, take } from "./library.ts";
 import {
   type Answer,
   type AttachedFile,
@@ -16,7 +16,7 @@ import {
   type UserMessage,
 } from "./records.ts";
 import { requestBody } from "./request.ts";
-import { branchOf, type Children, childrenOf, leafBelow, pathTo, siblingsOf } from "./tree.ts";
+import { branchOf, type Children, childrenOf, leafBelow, leafIn, pathTo, siblingsOf } from "./tree.ts";
 
 const titleLength = 60;
 
@@ -31,15 +31,22 @@ export class OpenConversation {
   /** Running answers of this tab, by id. Only the view of the changed answer is rendered again. */
   readonly #live = new Map<string, Signal<Answer>>();
   readonly #stops = new Map<string, AbortController>();
+  /** Ids of the running answers of other tabs that this tab takes over if their tab is closed. */
+  readonly #awaited = new Set<string>();
   readonly #endWatch: () => void;
 
   private constructor(conversation: Conversation, messages: readonly Message[]) {
-    this.conversation = signal(conversation);
-    this.#messages = signal(new Map(messages.map((message) => [message.id, message])));
+    const byId = new Map(messages.map((message) => [message.id, message]));
+    this.conversation = signal({ ...conversation, leaf: leafIn(byId, conversation.leaf) });
+    this.#messages = signal(byId);
     this.#children = computed(() => childrenOf(this.#messages.value));
     this.path = computed(() => pathTo(this.#messages.value, this.conversation.value.leaf));
     this.isRunning = computed(() => this.#running().length > 0);
-    this.#endWatch = onForeignChange((id) => void (id === conversation.id && this.#refresh()));
+    this.#endWatch = onForeignMessage(({ kind, conversation: id }) => {
+      if (id !== conversation.id) return;
+      if (kind === "stop") this.#stopOwn();
+      else this.#refresh().catch(notifyError);
+    });
   }
 
   /** Opens a stored conversation and resumes its running answers. Returns null if there is none with this id. */
@@ -142,16 +149,20 @@ export class OpenConversation {
   async continueAnswer(answer: Answer): Promise<void> {
     const path = pathTo(this.#messages.value, answer.id);
     const body = requestBody(path, this.conversation.value.settings, answer.model);
-    const base = { output: answer.output, activity: answer.activity };
-    const begun: Answer = { ...answer, base, status: "running", problem: "", responseId: "", sequence: -1 };
+    const base = { output: answer.output, activity: answer.activity, continuedAt: Date.now() };
+    const begun: Answer = {
+      ...{ ...answer, base, status: "running", problem: "", responseId: "", sequence: -1 },
+      ...{ usage: null, firstMs: null, lastMs: null },
+    };
     this.#begin(begun);
     await this.#put(begun);
     void this.#run(begun, body, false);
   }
 
-  /** Stops the running answers of the conversation. */
+  /** Stops the running answers of the conversation, also those of other tabs. */
   stop(): void {
-    for (const { id } of this.#running()) this.#stops.get(id)?.abort();
+    this.#stopOwn();
+    if (this.#running().some(({ id }) => !this.#stops.has(id))) announceStop(this.conversation.value.id);
   }
 
   /** Shows the branch that contains a message. */
@@ -179,6 +190,10 @@ export class OpenConversation {
     return [...this.#messages.value.values()].filter(
       (message): message is Answer => message.role === "assistant" && message.status === "running",
     );
+  }
+
+  #stopOwn(): void {
+    for (const { id } of this.#running()) this.#stops.get(id)?.abort();
   }
 
   #newAnswer(parent: string | null, model: string, createdAt: number): Answer {
@@ -223,7 +238,12 @@ export class OpenConversation {
   /** Resumes running answers that another tab, or this page before a reload, has started. */
   #resume(): void {
     for (const answer of this.#running()) {
-      if (!this.#stops.has(answer.id)) void this.#takeOver(answer);
+      const { id } = answer;
+      if (this.#stops.has(id) || this.#awaited.has(id)) continue;
+      this.#awaited.add(id);
+      this.#takeOver(answer)
+        .catch(notifyError)
+        .finally(() => this.#awaited.delete(id));
     }
   }
 
@@ -267,15 +287,28 @@ export class OpenConversation {
     await storeConversation(conversation);
   }
 
-  /** Reads the conversation again after a change in another tab. Answers that run in this tab are kept. */
+  /**
+   * Reads the conversation again after a change in another tab. Answers that run in this tab are kept, unless the other tab has deleted
+   * the message before them: they are stopped.
+   */
   async #refresh(): Promise<void> {
-    const conversation = await database.conversationBy(this.conversation.value.id);
-    if (conversation === null) return;
-    const stored = await database.messagesOf(conversation.id);
-    const own = this.#running().filter(({ id }) => this.#stops.has(id));
+    const before = this.#messages.value;
+    const { id } = this.conversation.value;
+    const conversation = await database.conversationBy(id);
+    const messages = new Map((await database.messagesOf(id)).map((message) => [message.id, message]));
+    // This tab has changed the conversation in the meantime, so what was read may lack its newest messages.
+    if (this.#messages.value !== before) return await this.#refresh();
+    for (const answer of this.#running()) {
+      const stop = this.#stops.get(answer.id);
+      if (answer.parent !== null && !messages.has(answer.parent)) stop?.abort();
+      else if (stop !== undefined) messages.set(answer.id, answer);
+    }
+    const leaf = this.conversation.value.leaf ?? "";
     batch(() => {
-      this.#messages.value = new Map([...stored, ...own].map((message) => [message.id, message]));
-      this.conversation.value = { ...conversation, leaf: this.conversation.value.leaf ?? conversation.leaf };
+      this.#messages.value = messages;
+      // A deleted conversation stays open, without messages.
+      const found = conversation ?? { ...this.conversation.value, title: "", leaf: null };
+      this.conversation.value = { ...found, leaf: messages.has(leaf) ? leaf : leafIn(messages, found.leaf) };
     });
     this.#resume();
   }

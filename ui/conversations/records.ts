@@ -83,7 +83,10 @@ export interface Answer extends MessageHead {
   readonly usage: Usage | null;
   /** State of the answer before it was continued; null if it was not continued. */
   readonly base: AnswerBase | null;
-  /** Milliseconds from the request to the first output, and (`lastMs`) to the last output; null if unknown. */
+  /**
+   * Milliseconds from the request to the first output, and (`lastMs`) to the last output; null if unknown. After a continuation, these and
+   * `usage` are those of the continuation.
+   */
   readonly firstMs: number | null;
   readonly lastMs: number | null;
   readonly reasoningMs: number | null;
@@ -94,6 +97,8 @@ export interface Answer extends MessageHead {
 export interface AnswerBase {
   readonly output: readonly OutputItem[];
   readonly activity: readonly Activity[];
+  /** Time of the continuation in milliseconds since 1970; absent in answers that were stored by older versions. */
+  readonly continuedAt?: number;
 }
 
 export type Message = UserMessage | Answer;

@@ -64,19 +64,22 @@ export function saveAs(name: string, text: string): void {
 }
 
 function parsed(text: string): Exported {
-  const problem = new Error("expected an export of conversations of troupe");
-  let value: Partial<Exported>;
   try {
-    value = JSON.parse(text) as Partial<Exported>;
+    const value = JSON.parse(text) as Exported;
+    const isWhole = value.conversations.every(
+      ({ conversation: { id, title }, messages }) =>
+        typeof id === "string" && typeof title === "string" && messages.every(isMessage),
+    );
+    if (value.format === format && isWhole) return value;
   } catch {
-    throw problem;
+    // The text is no JSON, or one of its parts is missing.
   }
-  const isWhole = value.conversations?.every(
-    ({ conversation, messages }) =>
-      typeof conversation?.id === "string" &&
-      typeof conversation.title === "string" &&
-      messages.every(({ id, role }) => typeof id === "string" && (role === "user" || role === "assistant")),
-  );
-  if (value.format !== format || isWhole !== true) throw problem;
-  return value as Exported;
+  throw new Error("expected an export of conversations of troupe");
+}
+
+/** Checks the fields without which a message cannot be shown or searched. */
+function isMessage({ id, parent, ...message }: Message): boolean {
+  if (typeof id !== "string" || (parent !== null && typeof parent !== "string")) return false;
+  if (message.role === "user") return typeof message.text === "string" && Array.isArray(message.files);
+  return message.role === "assistant" && Array.isArray(message.output) && Array.isArray(message.activity);
 }

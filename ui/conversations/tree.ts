@@ -30,6 +30,11 @@ export function pathTo(messages: Messages, leaf: string | null): readonly Messag
   return path.reverse();
 }
 
+/** Returns `leaf`; if there is no such message, for example because another tab has deleted it, the last message of the newest branch. */
+export function leafIn(messages: Messages, leaf: string | null): string | null {
+  return leaf !== null && messages.has(leaf) ? leaf : leafBelow(childrenOf(messages), null);
+}
+
 /** Returns a message and its siblings: the messages with the same parent and role, the oldest first. */
 export function siblingsOf(children: Children, { parent, role }: Message): readonly Message[] {
   return (children.get(parent) ?? []).filter((one) => one.role === role);

@@ -18,6 +18,7 @@ const marked = new Marked({ gfm: true, breaks: false, async: false, extensions: 
 const purify = DOMPurify(window);
 const forbidden = [
   "style",
+  "dialog",
   "form",
   "input",
   "button",

@@ -22,16 +22,20 @@ export function Downloads() {
   const [name, setName] = useState("");
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
+    let isOver = false;
     const read = async (): Promise<void> => {
       try {
         setDownloads((await ask<{ readonly data: readonly Download[] }>("v1/system/downloads")).data);
       } catch (error) {
         if (error instanceof ServerError && error.status === 404) return;
       }
-      timer = setTimeout(() => void read(), everyMs);
+      if (!isOver) timer = setTimeout(() => void read(), everyMs);
     };
     void read();
-    return () => clearTimeout(timer);
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+    };
   }, []);
   if (downloads === null) return null;
   const begin = (event: Event): void => {

@@ -1,8 +1,6 @@
 // Input files of a run: the files in the conversation. File contents that came with the request are stored. All files are copied
 // into the session's work folder. For each file, a note with its metadata and the beginning of its text is added to the prompt.
-import { createHash, randomUUID } from "node:crypto";
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { createHash } from "node:crypto";
 import type { PromptChanges } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { Gate } from "../../../runtime/queues/gate.ts";
@@ -10,6 +8,7 @@ import { KeyedGates } from "../../../runtime/queues/keyed-gates.ts";
 import type { InputFile } from "../../api/agent/agents.ts";
 import { type Files, fileLimits, type StoredFile } from "../../api/agent/files.ts";
 import type { FileToMount } from "../../api/agent/tools.ts";
+import { stageBytes } from "../../files/stage-bytes.ts";
 
 /** Fetches the bytes of a file URL. Throws a ServerError. */
 export type FetchFile = (
@@ -95,8 +94,7 @@ async function added(
   const id = `file-${createHash("sha256").update(`${run.client}\0${name}\0`).update(content).digest("hex").slice(0, 32)}`;
   const known = await files.content(id);
   if (known?.kind === "content") return known.file;
-  const staged = `input-${randomUUID()}`;
-  await writeFile(join(files.stagingFolder, staged), content, { flag: "wx", mode: 0o600 });
+  const staged = await stageBytes(files.stagingFolder, "input", content);
   return await files.add({
     id,
     name,

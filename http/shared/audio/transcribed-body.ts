@@ -1,8 +1,8 @@
 // Transcribed body: if a model has no audio projector, a Whisper model of the server transcribes the audio in its requests, and
 // the model reads the transcript. Without a Whisper model, audio is rejected with an error that names the field.
-import { randomUUID } from "node:crypto";
-import { rm, writeFile } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
+import { stageBytes } from "../../../actors/files/stage-bytes.ts";
 import { type ErrorRecord, fromErrorRecord } from "../../../runtime/errors.ts";
 import type { Context } from "../../context.ts";
 import type { Exchange } from "../../exchange.ts";
@@ -38,8 +38,7 @@ async function transcriptOf(
   { speech, files }: Context,
 ): Promise<string> {
   if (speech === null || files === null) return "";
-  const path = join(files.stagingFolder, `audio-${randomUUID()}`);
-  await writeFile(path, bytes, { flag: "wx", mode: 0o600 });
+  const path = join(files.stagingFolder, await stageBytes(files.stagingFolder, "audio", bytes));
   try {
     const model = speech.resolve(undefined, "transcribe");
     const asked = { model, client: clientOf(request), path, language: null, translates: false };

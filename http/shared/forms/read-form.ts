@@ -83,7 +83,8 @@ async function parsed(
   };
 
   busboy.on("field", (name, value, isNameCut, isValueCut) => {
-    if (isNameCut || isValueCut) refuse(invalid(fileField, `expected fields of at most ${MAX_FIELD_BYTES} bytes`));
+    if (isNameCut || isValueCut)
+      refuse(invalid(shown(name), `expected fields of at most ${MAX_FIELD_BYTES} bytes, got a longer one`));
     else if (fields.has(name)) refuse(invalid(shown(name), "expected each field once"));
     else fields.set(name, value);
   });

@@ -147,10 +147,7 @@ describe("hostile texts in the web UI", { skip: !hasBrowser }, () => {
       await page.locator(".thread iframe, .thread form, .thread object, .thread embed, .thread script").count(),
       0,
     );
-    assert.equal(
-      await page.locator(".thread .markdown [class~=button], .thread .markdown [style*=position]").count(),
-      0,
-    );
+    assert.equal(await page.locator(".thread .markdown :is([class~=button], [style*=position], dialog)").count(), 0);
     const links = await page
       .locator(".thread a[href]")
       .evaluateAll((all) => all.map((link) => link.getAttribute("href") ?? ""));
@@ -226,6 +223,7 @@ function attacks(address: string): readonly string[] {
     `<a href="javascript:${run}">a</a> [b](javascript:${run}) [c](data:text/html,<script>${run}</script>) [d](${address}/link)`,
     `![pixel](${address}/pixel.png) <img src="${address}/image"> <img srcset="${address}/set 1x">`,
     `<iframe src="${address}/frame" srcdoc="<script>parent.attacked.push(2)</script>"></iframe>`,
+    "<dialog open>The server needs your key</dialog>",
     `<form action="${address}/form"><button class="button main">Approve</button></form><input autofocus onfocus="${run}">`,
     `<style>@import "${address}/style.css"; body { display: none }</style><link rel=stylesheet href="${address}/link.css">`,
     `<div style="position:fixed;inset:0;background:url(${address}/background)">cover</div>`,

@@ -183,6 +183,76 @@ describe("conversations in the web UI", { skip: !hasBrowser }, () => {
     await page.context().close();
   });
 
+  it("have settings that can be typed key by key", async () => {
+    const ui = await openUi(browser, server.url);
+    const { page } = ui;
+    await page.getByRole("button", { name: "Settings" }).click();
+    const chance = page.getByLabel("min_p");
+    await chance.pressSequentially("0.05");
+    await chance.blur();
+    assert.equal(await chance.inputValue(), "0.05");
+    await page.getByRole("button", { name: "Add a property" }).click();
+    await page.getByLabel("Name of the property").fill("a");
+    await page.getByRole("button", { name: "Add a property" }).click();
+    const second = page.getByLabel("Name of the property").nth(1);
+    await second.fill("");
+    await second.pressSequentially("ab");
+    assert.equal(await second.inputValue(), "ab");
+    await page.getByRole("button", { name: "As text" }).click();
+    const schema = page.getByRole("textbox", { name: "JSON schema of the answer" });
+    await schema.fill("");
+    await schema.pressSequentially('{"type":');
+    await schema.blur();
+    await page.locator(".schema .problem").waitFor();
+    assert.equal(await schema.inputValue(), '{"type":');
+    await schema.press("End");
+    await schema.pressSequentially('"object"}');
+    await schema.blur();
+    await until(async () => (await page.locator(".schema .problem").count()) === 0);
+    assert.equal(await schema.inputValue(), '{"type":"object"}');
+    assertClean(ui);
+    await page.context().close();
+  });
+
+  it("are the same in two tabs: an answer is stopped, and messages are deleted, in either", async () => {
+    const ui = await openUi(browser, server.url);
+    const { page } = ui;
+    await makeGreedy(page);
+    await send(page, "Name a colour.");
+    await settled(page);
+    await setMaxTokens(page, "1500");
+    const answer = await send(page, "Write a long story about a whale.");
+    await answer.locator(".markdown").waitFor();
+    const other = await openTab(page.context(), server.url);
+    await other.page.locator(".conversations .title").first().click();
+    await other.page.locator("article.assistant").nth(1).waitFor();
+    await other.page.getByRole("button", { name: "Stop" }).click();
+    await answer.getByText("Stopped").waitFor();
+    await settled(other.page);
+    const question = other.page.locator("article.user").nth(1);
+    await question.getByRole("button", { name: "Delete" }).click();
+    await question.getByRole("button", { name: "Really delete?" }).click();
+    await until(async () => (await page.locator("article").count()) === 2);
+    assert.match(await page.locator("article.user").innerText(), /Name a colour/);
+    assertClean(ui);
+    assertClean(other);
+    await page.context().close();
+  });
+
+  it("are not imported from a file with incomplete messages", async () => {
+    const ui = await openUi(browser, server.url);
+    const { page } = ui;
+    const conversation = { id: "c", title: "t", folder: "", createdAt: 1, updatedAt: 1, leaf: "m", settings: {} };
+    const messages = [{ id: "m", conversation: "c", parent: null, createdAt: 1, role: "user" }];
+    const text = JSON.stringify({ format: "troupe.conversations.1", conversations: [{ conversation, messages }] });
+    const file = { name: "a.json", mimeType: "application/json", buffer: Buffer.from(text) };
+    await page.locator(".side-bar-foot input[type=file]").setInputFiles(file);
+    await page.getByText("expected an export of conversations of troupe").waitFor();
+    assert.equal(await page.locator(".conversations li").count(), 0);
+    assertClean(ui);
+    await page.context().close();
+  });
+
   it("have responses that match a JSON schema built in a form", async () => {
     const ui = await openUi(browser, server.url);
     const { page } = ui;

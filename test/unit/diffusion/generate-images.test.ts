@@ -1,9 +1,14 @@
 // Image generation: order of its events, cancellation between two steps, time limit.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { ImageGenerationEvent, ImageGenerationRequest } from "../../../actors/api/images/image-generation.ts";
+import { DiffusionActor } from "../../../actors/diffusion/diffusion-actor.ts";
 import { generateImages } from "../../../actors/diffusion/generate-images.ts";
+import { diffusionChannel, diffusionWindow } from "../../../actors/messages.ts";
 import type { DiffusionModel, ImageInProgress } from "../../../engines/diffusion/diffusion.ts";
+import { StreamHub } from "../../../runtime/actor/stream.ts";
+import { portPair } from "../../fixtures/actors/endpoint-pair.ts";
 
 const steps = 8;
 const image: ImageGenerationRequest["image"] = {
@@ -88,5 +93,58 @@ describe("image generation", () => {
     const { error } = await generated(model, undefined, 20);
     assert.equal(error?.code, "timeout");
     assert.match(error?.message ?? "", /longer than 0.02 s \(timeout_secs of \[diffusion\]\), with 2 of 8 steps done/);
+  });
+});
+
+describe("the queue of a model that makes images", () => {
+  /** Returns the call of a model whose images never become ready. */
+  function queueOf(maxQueue: number) {
+    const { left, right } = portPair();
+    const begin = (): Promise<never> => new Promise(() => {});
+    const model = { begin } as unknown as DiffusionModel;
+    const actor = new DiffusionActor(model, { timeoutMs: 60_000, maxQueue }, left);
+    const hub = new StreamHub(right, { channel: diffusionChannel, window: diffusionWindow });
+    let streams = 0;
+    const call = () => {
+      const stream = ++streams;
+      const reader = hub.reader<ImageGenerationEvent>(stream);
+      actor.generate({ stream, request }, { sender: left });
+      const last = (async () => {
+        let error = "";
+        for await (const batch of reader) {
+          for (const event of batch) if (event.type === "error") error = event.error.code;
+        }
+        return error;
+      })().catch(() => "the actor is gone");
+      return { cancel: () => reader.cancel(), last };
+    };
+    const close = (): void => {
+      left.close();
+      right.close();
+    };
+    return { actor, call, close };
+  }
+
+  it("has room again when a waiting request is cancelled", async () => {
+    const { call, close } = queueOf(1);
+    call();
+    const waiting = call();
+    const refused = await call().last;
+    waiting.cancel();
+    await sleep(100);
+    const next = call();
+    const outcome = await Promise.race([next.last, sleep(300, "it waits")]);
+    close();
+    assert.deepEqual([refused, outcome], ["queue_full", "it waits"]);
+  });
+
+  it("tells the waiting requests that the model is being stopped", async () => {
+    const { actor, call, close } = queueOf(1);
+    call();
+    const waiting = call();
+    void actor.stop();
+    const outcome = await waiting.last;
+    close();
+    assert.equal(outcome, "draining");
   });
 });

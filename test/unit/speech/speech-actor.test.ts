@@ -127,3 +127,37 @@ describe("a call of a model that speaks", () => {
     await noWorkers();
   });
 });
+
+describe("the queue of a model that speaks", () => {
+  it("has room again when waiting requests are cancelled", async () => {
+    const { left, right } = portPair();
+    const model = { ...modelWith(untilAborted), speak: untilAborted };
+    const actor = new SpeechActor({ task: "speak", model }, { ...limits, maxQueue: 1 }, left);
+    const hub = new StreamHub(right, { channel: speechChannel, window: speechWindow });
+    let streams = 0;
+    const call = () => {
+      const stream = ++streams;
+      const reader = hub.reader<SpeakEvent>(stream);
+      const request = { model: "m", client: "c", input: "One.", voice: null, speed: 1, format: "wav" } as const;
+      actor.speak({ stream, request }, { sender: left });
+      const last = (async () => {
+        let type = "";
+        for await (const batch of reader)
+          for (const event of batch) type = event.type === "error" ? event.error.code : type;
+        return type;
+      })().catch(() => "the actor is gone");
+      return { cancel: () => reader.cancel(), last };
+    };
+    for (let i = 0; i < 4; i++) call();
+    const waiting = call();
+    const refused = await call().last;
+    waiting.cancel();
+    await sleep(100);
+    const next = call();
+    const outcome = await Promise.race([next.last, sleep(300, "it waits")]);
+    await actor.stop();
+    left.close();
+    right.close();
+    assert.deepEqual([refused, outcome], ["queue_full", "it waits"]);
+  });
+});

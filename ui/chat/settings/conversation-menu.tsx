@@ -53,7 +53,10 @@ function ConversationDialog({ open }: { readonly open: OpenConversation }) {
           type="text"
           list="folders"
           value={folder}
-          onChange={({ currentTarget }) => void open.rename(title, currentTarget.value.trim()).catch(notifyError)}
+          // Unlike onChange, not called after each key, so the name may contain spaces.
+          onChangeCapture={({ currentTarget }) =>
+            void open.rename(title, currentTarget.value.trim()).catch(notifyError)
+          }
         />
       </label>
       <datalist id="folders">

@@ -17,11 +17,14 @@ interface Props {
 
 export function SchemaForm({ schema, onChange }: Props) {
   const [isText, setText] = useState(false);
+  /** Text that is no JSON yet; null: the text is the schema. */
+  const [draft, setDraft] = useState<string | null>(null);
   const [problem, setProblem] = useState("");
   const properties = propertiesOf(schema);
   const take = (text: string): void => {
     try {
       if (text.trim() !== "") JSON.parse(text);
+      setDraft(null);
       setProblem("");
       onChange(text.trim());
     } catch (error) {
@@ -29,6 +32,16 @@ export function SchemaForm({ schema, onChange }: Props) {
     }
   };
   const change = (next: readonly Property[]): void => onChange(next.length === 0 ? "" : schemaOf(next));
+  const isTaken = (name: string): boolean => properties?.some((one) => one.name === name) === true;
+  const rename = (i: number, name: string): void => {
+    // Two properties of one name would become one. A name that is being typed may begin with the name of another property.
+    if (properties !== null && !isTaken(name)) change(properties.map((one, k) => (k === i ? { ...one, name } : one)));
+  };
+  const add = (): void => {
+    let number = 1;
+    while (isTaken(`field${number}`)) number++;
+    change([...(properties ?? []), { name: `field${number}`, type: "string" }]);
+  };
   return (
     <fieldset class="schema">
       <legend>{t("schema")}</legend>
@@ -38,8 +51,9 @@ export function SchemaForm({ schema, onChange }: Props) {
             aria-label={t("schema")}
             spellcheck={false}
             rows={8}
-            value={schema}
-            onChange={({ currentTarget }) => take(currentTarget.value)}
+            value={draft ?? schema}
+            onInput={({ currentTarget }) => setDraft(currentTarget.value)}
+            onChangeCapture={({ currentTarget }) => take(currentTarget.value)}
           />
           {problem !== "" && (
             <p class="problem" role="alert">
@@ -54,9 +68,7 @@ export function SchemaForm({ schema, onChange }: Props) {
               type="text"
               aria-label={t("propertyName")}
               value={property.name}
-              onChange={({ currentTarget }) =>
-                change(properties.map((one, k) => (k === i ? { ...one, name: currentTarget.value } : one)))
-              }
+              onInput={({ currentTarget }) => rename(i, currentTarget.value)}
             />
             <select
               aria-label={t("propertyType")}
@@ -81,11 +93,7 @@ export function SchemaForm({ schema, onChange }: Props) {
       )}
       <div class="actions">
         {!isText && properties !== null && (
-          <button
-            type="button"
-            class="button"
-            onClick={() => change([...properties, { name: `field${properties.length + 1}`, type: "string" }])}
-          >
+          <button type="button" class="button" onClick={add}>
             {t("addProperty")}
           </button>
         )}

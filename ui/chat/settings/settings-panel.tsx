@@ -123,7 +123,10 @@ interface NumberProps {
   readonly onChange: (value: number | null) => void;
 }
 
-/** Number field. An empty field means the server's default. The browser rejects a number out of range. */
+/**
+ * Number field. An empty field means the server's default. The browser rejects a number out of range. The number is taken when the
+ * user leaves the field: `onChange` would take the beginning of a number, as preact/compat calls it after each key.
+ */
 function NumberField({ label, value, min, max, step, onChange }: NumberProps) {
   return (
     <label class="field">
@@ -135,7 +138,7 @@ function NumberField({ label, value, min, max, step, onChange }: NumberProps) {
         step={step}
         placeholder={t("default")}
         value={value ?? ""}
-        onChange={({ currentTarget }) => {
+        onChangeCapture={({ currentTarget }) => {
           if (!currentTarget.reportValidity()) return;
           onChange(currentTarget.value === "" ? null : currentTarget.valueAsNumber);
         }}

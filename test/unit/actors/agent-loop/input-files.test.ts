@@ -1,5 +1,6 @@
 // Input files: how many files are loaded from URLs at the same time.
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { prepareFiles } from "../../../../actors/agent-loop/files/input-files.ts";
@@ -28,6 +29,19 @@ it("files are loaded from URLs four at a time for one client, and eight for all"
     const clients = ["a", "b", "c"];
     await Promise.all(clients.flatMap((client) => Array.from({ length: 8 }, (_, i) => loaded(client, i))));
     assert.deepEqual([mostOfOne, mostOfAll], [4, 8]);
+  } finally {
+    files.dispose();
+  }
+});
+
+it("a file that cannot be written gives an error that can be retried", async () => {
+  const files = new FakeFiles();
+  const missing = Object.assign(Object.create(files), { stagingFolder: join(files.stagingFolder, "missing") });
+  const input = { message: 0, name: "a.txt", content: new TextEncoder().encode("a") };
+  const run = { client: "c", session: "s", turn: 0, signal: new AbortController().signal };
+  const fetchFile = () => Promise.reject(new Error("nothing is fetched"));
+  try {
+    await assert.rejects(prepareFiles([input], missing as FakeFiles, fetchFile, run), { code: "storage_unavailable" });
   } finally {
     files.dispose();
   }

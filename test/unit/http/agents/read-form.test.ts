@@ -51,6 +51,13 @@ describe("a form", () => {
     assert.deepEqual(readdirSync(staging), []);
   });
 
+  it("is rejected with an error that names a field which is too long", async () => {
+    const asked = request("", "x");
+    const head = '--b\r\ncontent-disposition: form-data; name="prompt"';
+    writeFileSync(asked.bodyFile as string, `${head}\r\n\r\n${"x".repeat(2000)}\r\n--b--\r\n`);
+    await assert.rejects(readForm(asked, staging, rules), { code: "invalid_value", param: "prompt" });
+  });
+
   it("is rejected with a specific error if a file has no name", async () => {
     const asked = request("\r\ncontent-type: application/octet-stream", "x");
     await assert.rejects(readForm(asked, staging, rules), { code: "invalid_value", message: /expected a file name/ });
