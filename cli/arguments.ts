@@ -121,7 +121,7 @@ type Parsed = { readonly _: readonly string[]; readonly "-v"?: number } & Flags;
 function parseFlags(argv: readonly string[], isFromConfig: boolean): Parsed {
   refuseForeignFlags(argv);
   const spec: arg.Spec = { "--help": Boolean, "-h": "--help", "--all": Boolean, "--version": Boolean, "-v": arg.COUNT };
-  if (isFromConfig) Object.assign(spec, { "--file": String, "-f": "--file" });
+  if (isFromConfig) Object.assign(spec, { "--file": unmarked, "-f": "--file" });
   for (const { flag, flags, shortFlag, key } of keyEntries) {
     if (flags.length === 0) continue;
     spec[flag] = key.shows === null ? Boolean : key.repeats ? [unmarked] : unmarked;

@@ -20,10 +20,12 @@ const tools: Readonly<Record<ToolName, (args: readonly string[]) => void | Promi
   completions: async (args) => (await import("./commands/completions.ts")).completionsCommand(args),
 };
 
-// A reader that is gone, as in `troupe models | head -1`, is no failure, and does not end a server.
+let isServer = false;
+// A reader that is gone, as in `troupe models | head -1`, is no failure. It ends the command, but not a server.
 for (const stream of [process.stdout, process.stderr]) {
   stream.on("error", (error: NodeJS.ErrnoException) => {
     if (error.code !== "EPIPE") throw error;
+    if (!isServer && stream === process.stdout) process.exit();
   });
 }
 
@@ -51,6 +53,7 @@ async function main(argv: readonly string[]): Promise<void> {
   const config = await configOf(line, commandOf(command, file), file);
   switch (config.command) {
     case "serve":
+      isServer = true;
       return (await import("./serve.ts")).serve(config);
     case "bench":
       return (await import("./bench/bench.ts")).bench(config);

@@ -4,7 +4,7 @@ import type { AgentEvent } from "../actors/api/agent/agents.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import { type Exchange, eventStreamHeaders } from "./exchange.ts";
 import type { ReplyHeaders, StreamSink } from "./server/edge.ts";
-import { drained, writePiece } from "./server/write-piece.ts";
+import { drained, type Piece, writePiece } from "./server/write-piece.ts";
 
 /** Encoder of the events in a stream. `Event`: type of the events. */
 export interface StreamCodec<Event = AgentEvent> {
@@ -158,6 +158,14 @@ const otherLineEnds = /[\u0085\u2028\u2029]/g;
  * Escapes the characters at which clients in Python (httpx) end a line, besides the line feed. Streams have them only in JSON
  * strings.
  */
-function withoutOtherLineEnds(text: string): string {
+export function withoutOtherLineEnds(text: string): string {
   return text.replace(otherLineEnds, (end) => `\\u${end.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+/** Yields the pieces of a stored stream as text with those characters escaped. */
+export async function* lineSafe(pieces: AsyncIterable<Piece>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  for await (const piece of pieces) {
+    yield withoutOtherLineEnds(typeof piece === "string" ? piece : decoder.decode(piece, { stream: true }));
+  }
 }

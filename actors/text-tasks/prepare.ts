@@ -222,7 +222,7 @@ function noRoomForThinking(): ServerError {
 
 function noFurtherText(): ServerError {
   const param = "ignore_eos";
-  const message = `${param} cannot be combined with a grammar, a response format or tool calls that must be valid: the output ends where they end; remove one of them`;
+  const message = `${param} cannot be combined with a grammar, a response format or tool calls that must be valid: the output ends where they end; remove one of them, or send tool_choice "none" if the tools are those of the server`;
   return new ServerError("invalid_value", message, { param });
 }
 

@@ -2,7 +2,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
-/** Words before the version in every README of this program. They show that a README is not the user's. */
+/** Words before the version in every README of this program. */
 export const byTroupe = "by troupe";
 
 /** Writes README.md into a folder. A README that this program has not written is kept. */
@@ -13,6 +13,6 @@ export async function writeReadme(
 ): Promise<void> {
   const path = join(folder, "README.md");
   const text = await readFile(path, "utf8").catch(() => null);
-  if (text === null || text.includes(`${byTroupe} `)) await writeFile(path, lines.join("\n"));
+  if (text === null || /^.*\bmade (?:from .* )?by troupe \d/m.test(text)) await writeFile(path, lines.join("\n"));
   else warn(`${path} is kept, because troupe has not written it; --no-readme leaves it out`);
 }

@@ -11,6 +11,7 @@ import { clientOf } from "../server/client.ts";
 import { writePiece } from "../server/write-piece.ts";
 import { readForm, removeStaged } from "../shared/forms/read-form.ts";
 import { reportIgnored } from "../shared/read-request.ts";
+import { withoutOtherLineEnds } from "../sse.ts";
 import { begunCall, incomplete, speechOf } from "./events.ts";
 import type { WireTranscriptEvent } from "./operation.ts";
 import { transcriptBody } from "./transcript.ts";
@@ -77,7 +78,7 @@ async function stream(
   const { signal } = exchange.request;
   const sink = exchange.openEventStream();
   const write = (event: WireTranscriptEvent): Promise<void> =>
-    writePiece(sink, `data: ${JSON.stringify(event)}\n\n`, readerStallMs);
+    writePiece(sink, withoutOtherLineEnds(`data: ${JSON.stringify(event)}\n\n`), readerStallMs);
   let whole = "";
   let isDone = false;
   try {

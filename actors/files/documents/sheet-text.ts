@@ -13,6 +13,7 @@ export async function sheetText(archive: ZipFile, entries: readonly Entry[], lim
   for (const entry of partsNamed(entries, /^xl\/worksheets\/sheet\d+\.xml$/)) {
     let isShared = false;
     let isText = false;
+    let isPhonetic = false;
     let value = "";
     // Columns, from 0: of the current cell, and of the last cell that was written. Files leave out empty cells.
     let column = -1;
@@ -22,13 +23,15 @@ export async function sheetText(archive: ZipFile, entries: readonly Entry[], lim
         if (name === "row") [column, written] = [-1, 0];
         if (name === "c") [column, isShared, value] = [columnIn(position) ?? column + 1, type === "s", ""];
         if (name === "v" || name === "t") isText = true;
+        if (name === "rPh") isPhonetic = true;
       },
       text: (part) => {
-        if (isText) value += part;
+        if (isText && !isPhonetic) value += part;
       },
       close: (name) => {
         if (name === "row") text += "\n";
         if (name === "v" || name === "t") isText = false;
+        if (name === "rPh") isPhonetic = false;
         if (name !== "c" || value === "") return;
         const gap = Math.min(Math.max(column - written, 0), MAX_GAP);
         text += "\t".repeat(gap) + (isShared ? (shared[Number(value)] ?? "") : value);

@@ -75,11 +75,11 @@ export async function writeUqff(source: string, levels: readonly string[], optio
   return table(folder, written);
 }
 
-/** Throws config_invalid if the config.json in the folder is not one of this model. It would be replaced. */
+/** Throws config_invalid if the config.json in the folder is not of a model of this type. It would be replaced. */
 async function refuseOtherConfig(from: string, into: string): Promise<void> {
   const [own, there] = await Promise.all([from, into].map((folder) => readJsonObject(join(folder, "config.json"))));
   if (there == null || there.model_type === own?.model_type) return;
-  const message = `-o names the folder ${into}, whose config.json is not of this model and would be replaced; name another`;
+  const message = `-o names the folder ${into}, whose config.json is not of this type of model and would be replaced; name another`;
   throw new ServerError("config_invalid", message);
 }
 

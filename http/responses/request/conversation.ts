@@ -4,7 +4,6 @@ import type { EarlierCalls, InputFile } from "../../../actors/api/agent/agents.t
 import type { ChatMessage, RequestMedia, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { inputFile } from "../../shared/agent/file-part.ts";
-import { withoutEmptyEnd } from "../../shared/continuation.ts";
 import { type ContentPart, contentOf, MediaCollector } from "../../shared/fields/media-part.ts";
 import { resultsInCallOrder } from "../../shared/fields/tools/result-order.ts";
 import { sessionOfContainer } from "../../shared/fields/tools/tool-fields.ts";
@@ -73,7 +72,7 @@ export function conversation(instructions: string | null, items: readonly InputI
     }
   }
   return {
-    messages: withoutEmptyEnd(resultsInCallOrder(messages.all())),
+    messages: resultsInCallOrder(messages.all()),
     files,
     ...(media.all && { media: media.all }),
     earlierCalls: { ids, session: container === null ? null : sessionOfContainer(container) },
@@ -226,8 +225,9 @@ class MessageList {
     if (this.#assistant === null) return;
     const { reasoning, content, calls, results } = this.#assistant;
     this.#assistant = null;
-    // A message that has only reasoning is dropped.
-    if (content === null && calls.length === 0) return;
+    // Dropped are messages that have only reasoning, and empty ones: a placeholder for the output, which follows it in a later turn.
+    const isEmpty = content === "" && reasoning === "" && this.#messages.length > 0;
+    if ((content === null || isEmpty) && calls.length === 0) return;
     this.#messages.push({
       role: "assistant",
       content: content ?? "",

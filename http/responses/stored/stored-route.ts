@@ -5,7 +5,7 @@ import { type Exchange, eventStreamHeaders, jsonHeaders } from "../../exchange.t
 import type { Piece } from "../../server/write-piece.ts";
 import { sendPieces } from "../../shared/answer/pieces.ts";
 import { readQuery } from "../../shared/read-query.ts";
-import { streamEvents } from "../../sse.ts";
+import { lineSafe, streamEvents } from "../../sse.ts";
 import { inputItemsQuery, retrieveQuery } from "../request/query.ts";
 import { EventLog } from "./event-log.ts";
 import { FollowedLog } from "./followed-log.ts";
@@ -26,7 +26,7 @@ export const retrieveResponse: RouteHandler = async (exchange, { responses, conf
     await streamEvents(exchange, reader.batches(), reader, config);
   } else if (events instanceof FollowedLog) {
     await streamEvents(exchange, events.batches(exchange.request.signal), events, config);
-  } else await sendPieces(exchange, eventStreamHeaders, events, config);
+  } else await sendPieces(exchange, eventStreamHeaders, lineSafe(events), config);
 };
 
 export const deleteResponse: RouteHandler = async (exchange, { responses }) => {

@@ -55,6 +55,14 @@ describe("a background response", () => {
     }
   });
 
+  it("is replayed without characters that end a line in Python", async () => {
+    const rig = new ResponsesRig(() => [[text("a\u2028b"), finish(), done]]);
+    const { response } = streamed(await rig.send({ input, background: true, stream: true }));
+    await rig.ended(response.id);
+    const replay = await rig.get(response.id, "stream=true");
+    assert.ok(replay.body.includes("a\\u2028b") && !replay.body.includes("\u2028"), replay.body);
+  });
+
   it("streams to its creator, and to others from any event, while it runs and afterwards", async () => {
     const rig = new ResponsesRig(soon);
     const first = rig.send({ input, background: true, stream: true });

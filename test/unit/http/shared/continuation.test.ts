@@ -45,6 +45,9 @@ describe("an assistant message at the end", () => {
       const { continues, count } = await prompted(path, path === "/v1/responses" ? { input: messages } : { messages });
       assert.deepEqual([continues, count], [false, 1], path);
     }
+    // With previous_response_id, the output of the first turn follows the empty message.
+    const later = [...messages, { role: "assistant", content: "Hello." }, user];
+    assert.equal((await prompted("/v1/responses", { input: later })).count, 3);
   });
 
   it("is followed by a new message in chat if the client asks for that", async () => {
