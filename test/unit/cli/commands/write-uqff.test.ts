@@ -49,7 +49,7 @@ it("UQFF of an embedding model has its prompts and markers in files next to it",
 it("UQFF is not written into a folder with a config.json of something else", async (t) => {
   const other = '{"name":"my-project"}';
   const { output, written } = await start(t, [], new AbortController().signal, [], other);
-  await assert.rejects(written, { code: "config_invalid", message: /whose config\.json is not of this model/ });
+  await assert.rejects(written, { code: "config_invalid", message: /whose config\.json is not of this type/ });
   assert.equal(readFileSync(join(output, "config.json"), "utf8"), other);
   // The output of an earlier run is replaced.
   const again = await start(t, [], new AbortController().signal, [], '{"model_type":"llama"}');
