@@ -44,6 +44,8 @@ const mostRunning = 256;
 /** Number of responses that the ledger keeps at least. */
 const keptResponses = 1000;
 const limitMs = 120_000;
+/** Size of the state folder's file system. Files are kept for 30 minutes, which is some 25,000 of them at 270 operations/s. */
+const diskMiB = 4096;
 
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(
@@ -61,7 +63,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   if (kind !== "lmdb" && kind !== "redis")
     throw new ServerError("config_invalid", `--rig expects lmdb or redis; got "${kind}"`);
   const [minutes, share, seed] = [flags["--minutes"] ?? 20, flags["--share"] ?? 0.8, flags["--seed"] ?? 1];
-  const rig = await ChaosRig.start(kind);
+  const rig = await ChaosRig.start(kind, { diskMiB });
   try {
     const soak = await Soak.prepare(rig, seed);
     const perSecond = share * (await soak.sustained());

@@ -15,7 +15,7 @@ export type RigKind = "lmdb" | "redis";
 
 /** Duration of a replica's lease, in seconds. */
 export const leaseSecs = 4;
-const diskMiB = 48;
+const smallDiskMiB = 48;
 const fakeTimeLibrary = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 
 export class ChaosRig {
@@ -44,14 +44,14 @@ export class ChaosRig {
     this.hasClock = features.hasClock;
   }
 
-  static async start(kind: RigKind, { replicas = 3 } = {}): Promise<ChaosRig> {
+  static async start(kind: RigKind, { replicas = 3, diskMiB = smallDiskMiB } = {}): Promise<ChaosRig> {
     const folder = mkdtempSync(join(tmpdir(), "troupe-chaos-"));
     process.once("exit", () => removed(folder));
     const config = await writeModels(folder);
     const redis = kind === "redis" ? [await startRedis({ aof: true }), await startRedis({ aof: true })] : [];
     for (const name of ["state", "tmp"]) mkdirSync(join(folder, name));
     const rig = new ChaosRig(kind, folder, redis, {
-      hasDisk: mounted(join(folder, "state")),
+      hasDisk: mounted(join(folder, "state"), diskMiB),
       hasClock: kind === "redis" && fakesTime(),
     });
     rig.setClock("+0");
@@ -144,8 +144,8 @@ export async function redisCommand(server: RedisServer, command: string): Promis
   }
 }
 
-/** Mounts a small file system on `folder`. Returns false if the mount fails, for example for lack of permission. */
-function mounted(folder: string): boolean {
+/** Mounts a file system of `diskMiB` MiB on `folder`. Returns false if the mount fails, for example for lack of permission. */
+function mounted(folder: string, diskMiB: number): boolean {
   try {
     execFileSync("mount", ["-t", "tmpfs", "-o", `size=${diskMiB}m`, "tmpfs", folder], { stdio: "ignore" });
     return true;
