@@ -45,10 +45,7 @@ export interface HttpRequest {
 
 export type ReplyHeaders = Readonly<Record<string, string>>;
 
-/**
- * Headers of a response that may have several values. A list is sent as a header for each of its values. Only `set-cookie` of an
- * embedding program's routes is one, which are not served by uWebSockets.js.
- */
+/** Headers of a response. A list is sent as one header for each of its values; only `set-cookie` of an embedding program's routes is one. */
 export type ListedHeaders = Readonly<Record<string, string | string[]>>;
 
 /** Upgrades a connection to a WebSocket; `headers` are added to the response. Returns an error if the upgrade is refused. */

@@ -298,10 +298,14 @@ export class OpenConversation {
     const messages = new Map((await database.messagesOf(id)).map((message) => [message.id, message]));
     // This tab has changed the conversation in the meantime, so what was read may lack its newest messages.
     if (this.#messages.value !== before) return await this.#refresh();
+    const orphans: string[] = [];
     for (const answer of this.#running()) {
       const stop = this.#stops.get(answer.id);
-      if (answer.parent !== null && !messages.has(answer.parent)) stop?.abort();
-      else if (stop !== undefined) messages.set(answer.id, answer);
+      if (answer.parent !== null && !messages.has(answer.parent)) {
+        stop?.abort();
+        // This tab may have stored the answer after the other tab had deleted it.
+        if (messages.delete(answer.id)) orphans.push(answer.id);
+      } else if (stop !== undefined) messages.set(answer.id, answer);
     }
     const leaf = this.conversation.value.leaf ?? "";
     batch(() => {
@@ -310,6 +314,7 @@ export class OpenConversation {
       const found = conversation ?? { ...this.conversation.value, title: "", leaf: null };
       this.conversation.value = { ...found, leaf: messages.has(leaf) ? leaf : leafIn(messages, found.leaf) };
     });
+    if (orphans.length > 0) await database.removeMessages(orphans);
     this.#resume();
   }
 }

@@ -7,6 +7,8 @@ import { commonFields } from "../../shared/fields/fields.ts";
 import { addMessageIssues } from "../conversation.ts";
 import { askedRequest, chatRequestSchema } from "../request.ts";
 
+type ChatPrompt = Extract<TokenSource, { readonly kind: "chat" }>["prompt"];
+
 /** Maximum length in characters of a text to tokenize. */
 const MAX_TEXT = 4 * 2 ** 20;
 const MAX_TOKENS = 200_000;
@@ -24,7 +26,9 @@ const chatFields = {
   reasoning_effort,
   chat_template_kwargs,
   continue_final_message,
-  add_generation_prompt,
+  add_generation_prompt: add_generation_prompt.meta({
+    description: "Add the beginning of the model's message. false: the tokens end with the last message.",
+  }),
 } as const;
 
 export const tokenizeRequestSchema = z
@@ -56,7 +60,8 @@ export const tokenizeRequestSchema = z
   })
   .superRefine((body, context) => {
     const { messages } = body;
-    if (messages !== null && messages !== undefined) addMessageIssues(context, { ...body, messages });
+    if (messages !== null && messages !== undefined)
+      addMessageIssues(context, { ...body, messages, ...(isComplete(body) && asComplete) });
     addConflicts(context, conflicts(body));
   });
 
@@ -70,13 +75,21 @@ function* conflicts({ content, prompt, messages }: TokenizeRequestBody): Iterabl
   yield [given[1]?.[0] ?? "content", `expected one of content, prompt and messages, got ${given.length}`];
 }
 
+/** Fields of the messages' end if all messages are complete. */
+const asComplete = { add_generation_prompt: null, continue_final_message: false } as const;
+
+/** Returns whether the tokens end with the last message: no further message begins, and none is continued. */
+function isComplete({ add_generation_prompt: adds, continue_final_message: continues }: TokenizeRequestBody): boolean {
+  return adds === false && continues !== true;
+}
+
 export function tokenSource(body: TokenizeRequestBody): TokenSource {
   const { content, prompt, messages } = body;
   if (messages !== null && messages !== undefined) {
-    const asked = askedRequest({ ...body, messages });
+    const asked = askedRequest({ ...body, messages, ...(isComplete(body) && asComplete) });
     if (asked.prompt.kind !== "chat") throw new Error("messages are a chat");
     if (asked.media !== undefined) throw withMedia();
-    return { kind: "chat", prompt: asked.prompt, tools: asked.tools };
+    return { kind: "chat", prompt: isComplete(body) ? withoutOpening(asked.prompt) : asked.prompt, tools: asked.tools };
   }
   const isContent = typeof content === "string";
   return {
@@ -91,6 +104,13 @@ export const detokenizeRequestSchema = z.strictObject({
   model,
   tokens: z.array(z.int32().min(0)).max(MAX_TOKENS).meta({ description: "Tokens of the model's vocabulary." }),
 });
+
+/** Returns a chat prompt without the opening of the model's message. */
+function withoutOpening(prompt: ChatPrompt): ChatPrompt {
+  const { templateArguments } = prompt;
+  const variables = { ...templateArguments.variables, add_generation_prompt: false };
+  return { ...prompt, templateArguments: { ...templateArguments, variables } };
+}
 
 function withMedia(): ServerError {
   const text =

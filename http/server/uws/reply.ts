@@ -2,7 +2,7 @@
 // method checks for this first.
 import { STATUS_CODES } from "node:http";
 import type { EdgeReply } from "../body-intake.ts";
-import type { ReplyHeaders, StreamSink, Upgrade } from "../edge.ts";
+import type { ListedHeaders, ReplyHeaders, StreamSink, Upgrade } from "../edge.ts";
 import type { InFlight } from "../in-flight.ts";
 import type { NativeResponse } from "./native.ts";
 
@@ -20,7 +20,7 @@ export class UwsReply implements EdgeReply, StreamSink {
   #isGone = false;
   #aborter: AbortController | null = null;
   #status = 0;
-  #headers: ReplyHeaders | null = null;
+  #headers: ListedHeaders | null = null;
   #pending: string | Uint8Array = "";
   #isWritable = true;
   #wake: () => void = () => {};
@@ -46,7 +46,7 @@ export class UwsReply implements EdgeReply, StreamSink {
     return this.#aborter.signal;
   }
 
-  send(status: number, headers: ReplyHeaders, body: string | Uint8Array): void {
+  send(status: number, headers: ListedHeaders, body: string | Uint8Array): void {
     if (this.#isDone) return;
     this.#response.cork(() => {
       this.#writeHead(status, headers);
@@ -59,7 +59,7 @@ export class UwsReply implements EdgeReply, StreamSink {
     this.#finish();
   }
 
-  stream(status: number, headers: ReplyHeaders): StreamSink {
+  stream(status: number, headers: ListedHeaders): StreamSink {
     if (this.#isDone) return this;
     this.#status = status;
     this.#headers = headers;
@@ -125,12 +125,16 @@ export class UwsReply implements EdgeReply, StreamSink {
     this.#finish();
   }
 
-  #writeHead(status: number, headers: ReplyHeaders): void {
+  #writeHead(status: number, headers: ListedHeaders): void {
     this.#response.writeStatus(`${status} ${STATUS_CODES[status] ?? ""}`);
     // Only a streamed response needs `connection: close` here. For other responses, `end` of uWS adds it.
     if (this.#inFlight.isRetiring && this.#headers !== null) this.#response.writeHeader("connection", "close");
     else this.#response.writeHeader("keep-alive", KEEP_ALIVE_HINT);
-    for (const name in headers) this.#response.writeHeader(name, headers[name] as string);
+    for (const name in headers) {
+      const value = headers[name] ?? "";
+      if (typeof value === "string") this.#response.writeHeader(name, value);
+      else for (const one of value) this.#response.writeHeader(name, one);
+    }
   }
 
   #writeHeadOnce(): void {

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../http/app.ts";
 import { tokensSchema } from "../../../http/chat/tokens/operation.ts";
+import { tokenizeRequestSchema, tokenSource } from "../../../http/chat/tokens/request.ts";
 import { rerankingSchema } from "../../../http/rerank/operation.ts";
 import { FakeInference } from "../../fixtures/fakes/fake-inference.ts";
 import { request } from "../../fixtures/fakes/socketless.ts";
@@ -101,7 +102,6 @@ describe("POST /tokenize and /detokenize", () => {
     for (const [body, param, message] of [
       [{ messages: [{ role: "user", content: [image] }] }, "messages", /input_tokens counts/],
       [{ messages: [user], continue_final_message: true }, "continue_final_message", /role "assistant" with text/],
-      [{ messages: [user], add_generation_prompt: false }, "add_generation_prompt", /role "assistant" with text/],
       [
         { messages: [user, { role: "tool", tool_call_id: "x", content: "1" }] },
         "messages[1].tool_call_id",
@@ -112,6 +112,22 @@ describe("POST /tokenize and /detokenize", () => {
       assert.deepEqual([status, reply.error.param], [400, param]);
       assert.match(reply.error.message, message);
     }
+  });
+
+  it("end with the last message if no message is to begin", () => {
+    const messages = [
+      { role: "user", content: "Hi" },
+      { role: "assistant", content: "Hello." },
+    ];
+    const promptOf = (fields: object) => {
+      const source = tokenSource(tokenizeRequestSchema.parse({ messages, ...fields }));
+      return source.kind === "chat" ? source.prompt : assert.fail();
+    };
+    const complete = promptOf({ add_generation_prompt: false, continue_final_message: false });
+    assert.deepEqual(complete, promptOf({ add_generation_prompt: false }));
+    assert.deepEqual(complete.templateArguments.variables, { add_generation_prompt: false });
+    assert.equal(complete.continuesLast ?? false, false);
+    assert.equal(promptOf({ add_generation_prompt: false, continue_final_message: true }).continuesLast, true);
   });
 
   it("take exactly one source, also an empty text", async () => {

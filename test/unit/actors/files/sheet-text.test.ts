@@ -43,7 +43,8 @@ describe("text of a spreadsheet", () => {
   });
 
   it("shows a text of several parts as one cell, without its pronunciation", async () => {
-    const inline = '<c r="C1" t="inlineStr"><is><r><t>a</t></r><r><t>b</t></r><rPh sb="0" eb="1"><t>x</t></rPh></is></c>';
+    const inline =
+      '<c r="C1" t="inlineStr"><is><r><t>a</t></r><r><t>b</t></r><rPh sb="0" eb="1"><t>x</t></rPh></is></c>';
     const rows = `<row><c r="A1" t="s"><v>1</v></c><c r="B1" t="s"><v>2</v></c>${inline}</row>`;
     assert.equal(await textOf(rows), "first second\t\u6771\u4eac\tab");
   });
