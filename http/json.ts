@@ -89,6 +89,8 @@ export function readJson<Schema extends z.ZodObject>(
 
 interface BodyLimits {
   readonly limitBytes?: number;
+  /** Maximum nesting. Infinity for a route that checks it itself. */
+  readonly limitDepth?: number;
   /** Whether requests may omit the JSON content type; see DescribedRoute.takesUntyped. */
   readonly takesUntyped?: boolean | undefined;
 }
@@ -96,14 +98,14 @@ interface BodyLimits {
 /** Parses a request body as JSON and releases its bytes. Limited to `limitBytes`, because parsing blocks this thread. */
 export function readJsonValue(
   request: HttpRequest,
-  { limitBytes = MAX_BODY_READ_HERE, takesUntyped = false }: BodyLimits = {},
+  { limitBytes = MAX_BODY_READ_HERE, limitDepth = MAX_DEPTH, takesUntyped = false }: BodyLimits = {},
 ): unknown {
   checkContentType(request, takesUntyped);
   const { byteLength } = request.body;
   if (byteLength > limitBytes) {
     throw new ServerError("body_too_large", `expected a body of at most ${limitBytes} bytes here, got ${byteLength}`);
   }
-  const value = parseJson(request.body);
+  const value = parseJson(request.body, limitDepth);
   const { model, model_id } = (value ?? {}) as NamedModels;
   namedModels.set(request, { model, model_id });
   request.releaseBody(byteLength > SMALL_BODY_BYTES ? byteLength : 0);
@@ -134,9 +136,9 @@ function isJson(contentType: string): boolean {
 }
 
 /** Parses JSON. Throws `invalid_json`, or `invalid_value` if there are too many values, or values nested too deeply. */
-export function parseJson(body: Uint8Array): unknown {
+export function parseJson(body: Uint8Array, limitDepth = MAX_DEPTH): unknown {
   if (body.byteLength === 0) throw new ServerError("invalid_json", "expected a JSON object, got an empty body");
-  if (body.byteLength > MAX_DEPTH) checkSize(body);
+  if (body.byteLength > MAX_DEPTH) checkSize(body, limitDepth);
   try {
     return JSON.parse(decoder.decode(body));
   } catch (error) {
@@ -149,7 +151,7 @@ export function parseJson(body: Uint8Array): unknown {
  * Throws `invalid_value` if a body has too many values, or values nested too deeply. The number of values is an upper bound: the number
  * of commas and opening brackets.
  */
-function checkSize(body: Uint8Array): void {
+function checkSize(body: Uint8Array, limitDepth: number): void {
   let count = 1;
   let depth = 0;
   let deepest = 0;
@@ -165,8 +167,8 @@ function checkSize(body: Uint8Array): void {
   if (count > MAX_VALUES) {
     throw new ServerError("invalid_value", `expected a body of at most ${MAX_VALUES} values, got more`);
   }
-  if (deepest > MAX_DEPTH) {
-    throw new ServerError("invalid_value", `expected a body nested at most ${MAX_DEPTH} deep, got ${deepest} levels`);
+  if (deepest > limitDepth) {
+    throw new ServerError("invalid_value", `expected a body nested at most ${limitDepth} deep, got ${deepest} levels`);
   }
 }
 

@@ -40,8 +40,11 @@ export interface McpOptions {
   readonly shared?: SharedSessions | null;
 }
 
-/** Maximum bytes of a message; limited because messages are parsed on the main thread. */
-const MAX_MESSAGE_BYTES = 4 * 2 ** 20;
+/**
+ * Limits of a message. Its bytes are limited because messages are parsed on the main thread; the nesting of arguments is limited where
+ * they are read, so that the client gets a JSON-RPC error.
+ */
+const bodyLimits = { limitBytes: 4 * 2 ** 20, limitDepth: Number.POSITIVE_INFINITY };
 const PATH = "/mcp";
 const allow = { allow: "GET, POST, DELETE, OPTIONS" };
 const preflightHeaders = {
@@ -127,7 +130,7 @@ export class Mcp {
   async #serve(exchange: Exchange): Promise<void> {
     const { method, headers } = exchange.request;
     const id = headers.get("mcp-session-id");
-    const message = method === "POST" ? readJsonValue(exchange.request, { limitBytes: MAX_MESSAGE_BYTES }) : undefined;
+    const message = method === "POST" ? readJsonValue(exchange.request, bodyLimits) : undefined;
     if (method === "POST") checkMessages(message);
     else if (method !== "GET" && method !== "DELETE") throw new MethodNotAllowed(method);
     else if (id === undefined) throw new MethodNotAllowed(`${method} without a session (mcp-session-id)`);
