@@ -1,5 +1,6 @@
 // Entry of the command line, imported by troupe.mjs: runs the command, and prints an error as one line. Exit codes: 0 success,
 // 1 failure, 2 invalid settings. Each command is imported when it runs, because the modules of `serve` take most of a second.
+// An unexpected error is left to troupe.mjs, which knows whether a module could not be loaded.
 import { readFile } from "node:fs/promises";
 import { ServerError } from "../runtime/errors.ts";
 import { type CommandLine, type CommandName, parseArguments, type ToolName } from "./arguments.ts";
@@ -32,9 +33,9 @@ for (const stream of [process.stdout, process.stderr]) {
 try {
   await main(process.argv.slice(2));
 } catch (error) {
-  const isExpected = error instanceof ServerError;
-  process.stderr.write(`troupe: ${isExpected ? error.message : String((error as Error)?.stack ?? error)}\n`);
-  process.exit(isExpected && error.code === "config_invalid" ? 2 : 1);
+  if (!(error instanceof ServerError)) throw error;
+  process.stderr.write(`troupe: ${error.message}\n`);
+  process.exit(error.code === "config_invalid" ? 2 : 1);
 }
 
 async function main(argv: readonly string[]): Promise<void> {

@@ -68,7 +68,7 @@ function hasSources() {
  * is reported as missing. So any error counts as this failure if the limit of open files is low.
  */
 function isFileLimitLow(error) {
-  if (error.code === "EMFILE" || error.code === "ENFILE") return true;
+  if (error?.code === "EMFILE" || error?.code === "ENFILE") return true;
   const limit = process.report?.getReport().userLimits?.open_files?.soft;
   return typeof limit === "number" && limit < minOpenFiles;
 }
@@ -166,7 +166,7 @@ if (!existsSync(program)) fail(`${program} is missing: this copy of troupe is in
 try {
   await import(pathToFileURL(program).href);
 } catch (error) {
-  if (!isFileLimitLow(error)) throw error;
+  if (!isFileLimitLow(error)) fail(`troupe: ${error?.stack ?? error}`);
   fail(`${error.message}
 troupe expected a limit of at least ${minOpenFiles} open files; got a lower one; raise the limit, for example with "ulimit -n 4096"`);
 }
