@@ -23,6 +23,8 @@ const arrayType = 9;
  * vocabulary could be missing.
  */
 const leastTokens = 1024;
+/** Number of bytes that are copied at once. A tensor can be larger than Node.js reads at once (2 GiB) or memory holds. */
+const pieceBytes = 16 * 2 ** 20;
 
 /** Numbers of layers and vocabulary tokens in the model and in the excerpt. */
 export interface ExcerptCut {
@@ -197,13 +199,16 @@ async function copyWeights(
 ): Promise<void> {
   const sources = await Promise.all(paths.map((path) => open(path, "r")));
   try {
+    const piece = Buffer.allocUnsafe(pieceBytes);
     let at = aligned((await target.stat()).size);
     for (const { file, offset, bytes } of tensors) {
-      const weights = Buffer.allocUnsafe(bytes);
-      const { bytesRead = 0 } = (await sources[file]?.read(weights, { position: offset })) ?? {};
-      if (bytesRead < bytes)
-        throw damagedFile(paths[file] as string, `its weights end ${bytes - bytesRead} bytes early`);
-      await target.write(weights, 0, bytes, at);
+      for (let done = 0; done < bytes; ) {
+        const length = Math.min(pieceBytes, bytes - done);
+        const { bytesRead = 0 } = (await sources[file]?.read(piece, 0, length, offset + done)) ?? {};
+        if (bytesRead === 0) throw damagedFile(paths[file] as string, `its weights end ${bytes - done} bytes early`);
+        const { bytesWritten } = await target.write(piece, 0, bytesRead, at + done);
+        done += bytesWritten;
+      }
       at = aligned(at + bytes);
     }
     await target.truncate(at);
