@@ -1,6 +1,6 @@
 // Document kind: a document type whose text the server can extract.
 
-export type DocumentKind = "pdf" | "word" | "slides" | "sheet" | "opendocument";
+export type DocumentKind = "pdf" | "word" | "slides" | "sheet" | "opendocument" | "opensheet";
 
 const openXml = "application/vnd.openxmlformats-officedocument";
 
@@ -11,7 +11,7 @@ const kinds: Readonly<Record<string, DocumentKind>> = {
   [`${openXml}.spreadsheetml.sheet`]: "sheet",
   "application/vnd.oasis.opendocument.text": "opendocument",
   "application/vnd.oasis.opendocument.presentation": "opendocument",
-  "application/vnd.oasis.opendocument.spreadsheet": "opendocument",
+  "application/vnd.oasis.opendocument.spreadsheet": "opensheet",
 };
 
 /** Returns the document kind of a content type; null = text extraction is not supported. */

@@ -3,6 +3,7 @@
 // memory.
 import { type Entry, openPromise, type ZipFile } from "yauzl";
 import type { DocumentKind } from "./document-kind.ts";
+import { openDocumentHidden, openSheetText, spacesOf } from "./open-sheet-text.ts";
 import { sheetText } from "./sheet-text.ts";
 import { partsNamed, readXml } from "./xml-part.ts";
 
@@ -13,17 +14,31 @@ interface Layout {
   /** Pattern of the names of the XML parts that contain text. The parts are read in the order of the numbers in their names. */
   readonly parts: RegExp;
   readonly texts: ReadonlySet<string>;
+  /** Elements that are left out with all they contain. */
+  readonly hidden: ReadonlySet<string>;
   /** Text to append at the end of an element, by element name. */
   readonly ends: Readonly<Record<string, string>>;
 }
 
-const layouts: Readonly<Record<Exclude<OfficeKind, "sheet">, Layout>> = {
-  word: { parts: /^word\/document\.xml$/, texts: new Set(["t"]), ends: { p: "\n", br: "\n", tab: "\t" } },
-  slides: { parts: /^ppt\/slides\/slide\d+\.xml$/, texts: new Set(["t"]), ends: { p: "\n", br: "\n" } },
+const layouts: Readonly<Record<Exclude<OfficeKind, "sheet" | "opensheet">, Layout>> = {
+  word: {
+    parts: /^word\/document\.xml$/,
+    texts: new Set(["t"]),
+    // Fallback repeats a text box for older programs, moveFrom a text that was moved. tabs has positions of tabs. rt is a pronunciation.
+    hidden: new Set(["Fallback", "moveFrom", "tabs", "rt"]),
+    ends: { p: "\n", br: "\n", tab: "\t" },
+  },
+  slides: {
+    parts: /^ppt\/slides\/slide\d+\.xml$/,
+    texts: new Set(["t"]),
+    hidden: new Set(["Fallback"]),
+    ends: { p: "\n", br: "\n" },
+  },
   opendocument: {
     parts: /^content\.xml$/,
     texts: new Set(["p", "h"]),
-    ends: { p: "\n", h: "\n", "line-break": "\n", tab: "\t", s: " ", "table-row": "\n" },
+    hidden: openDocumentHidden,
+    ends: { p: "\n", h: "\n", "line-break": "\n", tab: "\t", "table-row": "\n" },
   },
 };
 
@@ -34,9 +49,9 @@ export async function officeText(path: string, kind: OfficeKind, limit: number):
   const archive = await openPromise(path, { autoClose: false });
   try {
     const entries = await entriesOf(archive);
-    return kind === "sheet"
-      ? await sheetText(archive, entries, limit)
-      : await partsText(archive, entries, layouts[kind], limit);
+    if (kind === "sheet") return await sheetText(archive, entries, limit);
+    if (kind === "opensheet") return await openSheetText(archive, entries, limit);
+    return await partsText(archive, entries, layouts[kind], limit);
   } finally {
     archive.close();
   }
@@ -45,22 +60,30 @@ export async function officeText(path: string, kind: OfficeKind, limit: number):
 async function partsText(
   archive: ZipFile,
   entries: readonly Entry[],
-  { parts, texts, ends }: Layout,
+  { parts, texts, hidden, ends }: Layout,
   limit: number,
 ): Promise<string> {
   let text = "";
+  // Numbers of open elements: of texts, and of those that are left out.
   let depth = 0;
+  let hiddenDepth = 0;
   for (const entry of partsNamed(entries, parts)) {
     await readXml(archive, entry, {
-      open: (name) => {
+      open: (name, attributes) => {
+        if (hidden.has(name)) hiddenDepth++;
+        if (hiddenDepth > 0) return;
         if (texts.has(name)) depth++;
+        text += spacesOf(name, attributes);
       },
       text: (part) => {
-        if (depth > 0) text += part;
+        if (depth > 0 && hiddenDepth === 0) text += part;
       },
       close: (name) => {
-        if (texts.has(name)) depth--;
-        text += ends[name] ?? "";
+        if (hidden.has(name)) hiddenDepth--;
+        else if (hiddenDepth === 0) {
+          if (texts.has(name)) depth--;
+          text += ends[name] ?? "";
+        }
       },
       isDone: () => text.length >= limit,
     });

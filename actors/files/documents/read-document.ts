@@ -7,4 +7,10 @@ import { pdfText } from "./pdf-text.ts";
 
 const [kind = "pdf", path = "", limit = "0"] = process.argv.slice(2) as [DocumentKind, string, string];
 const text = kind === "pdf" ? await pdfText(path, Number(limit)) : await officeText(path, kind, Number(limit));
-process.stdout.write(text.trim().slice(0, Number(limit)));
+// White space at the start of the first line is kept: in a spreadsheet it stands for empty cells.
+process.stdout.write(
+  text
+    .replace(/^\s*\n/, "")
+    .trimEnd()
+    .slice(0, Number(limit)),
+);

@@ -5,7 +5,7 @@ import { partsNamed, readXml } from "./xml-part.ts";
 /** Maximum number of characters of shared strings that are read. Cells with later strings are shown as empty. */
 const MAX_SHARED = 2 ** 20;
 /** Maximum number of tabs for empty cells between two cells. */
-const MAX_GAP = 100;
+export const maxGap = 100;
 
 export async function sheetText(archive: ZipFile, entries: readonly Entry[], limit: number): Promise<string> {
   const shared = await sharedStrings(archive, entries);
@@ -33,7 +33,7 @@ export async function sheetText(archive: ZipFile, entries: readonly Entry[], lim
         if (name === "v" || name === "t") isText = false;
         if (name === "rPh") isPhonetic = false;
         if (name !== "c" || value === "") return;
-        const gap = Math.min(Math.max(column - written, 0), MAX_GAP);
+        const gap = Math.min(Math.max(column - written, 0), maxGap);
         text += "\t".repeat(gap) + (isShared ? (shared[Number(value)] ?? "") : value);
         written = column;
       },

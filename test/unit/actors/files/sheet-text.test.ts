@@ -13,13 +13,13 @@ const strings =
   "<sst><si><t>name</t></si><si><r><t>first </t></r><r><t>second</t></r></si>" +
   '<si><t>\u6771\u4eac</t><rPh sb="0" eb="2"><t>\u30c8\u30a6\u30ad\u30e7\u30a6</t></rPh></si></sst>';
 
-describe("text of a spreadsheet", () => {
-  let folder = "";
-  before(async () => {
-    folder = await mkdtemp(join(tmpdir(), "sheet-text-"));
-  });
-  after(async () => await rm(folder, { recursive: true }));
+let folder = "";
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), "sheet-text-"));
+});
+after(async () => await rm(folder, { recursive: true }));
 
+describe("text of a spreadsheet", () => {
   async function textOf(rows: string): Promise<string> {
     const zip = new ZipFile();
     zip.addBuffer(Buffer.from(strings), "xl/sharedStrings.xml");
@@ -51,5 +51,49 @@ describe("text of a spreadsheet", () => {
 
   it("bounds the tabs for empty cells", async () => {
     assert.equal(await textOf('<row><c r="XFD1"><v>1</v></c></row>'), `${"\t".repeat(100)}1`);
+  });
+});
+
+describe("text of an OpenDocument spreadsheet", () => {
+  async function textOf(rows: string, limit = 1000): Promise<string> {
+    const zip = new ZipFile();
+    const content = `<office:body><office:spreadsheet><table:table>${rows}</table:table></office:spreadsheet></office:body>`;
+    zip.addBuffer(Buffer.from(content), "content.xml");
+    zip.end();
+    const path = join(folder, "book.ods");
+    await pipeline(zip.outputStream, createWriteStream(path));
+    return (await officeText(path, "opensheet", limit)).trimEnd();
+  }
+  const row = (cells: string, attributes = "") => `<table:table-row${attributes}>${cells}</table:table-row>`;
+  const cell = (text: string, attributes = "") => `<table:table-cell${attributes}>${text}</table:table-cell>`;
+  const repeat = (count: number | string) => ` table:number-columns-repeated="${count}"`;
+  const repeatRow = (count: number | string) => ` table:number-rows-repeated="${count}"`;
+  const p = (text: string) => `<text:p>${text}</text:p>`;
+
+  it("keeps the columns of a row with empty, covered and repeated cells", async () => {
+    const rows = [
+      row(cell(p("1")) + cell(p("2")) + cell(p("3"))),
+      row(cell(p("name")) + cell("", repeat(2)) + cell(p("4")) + cell("", repeat(16_000))),
+      row(cell("") + cell(p("5"), repeat(3))),
+      row(`${cell(p("wide"))}<table:covered-table-cell/>${cell(p("6"))}`),
+    ];
+    assert.equal(await textOf(rows.join("")), "1\t2\t3\nname\t\t\t4\n\t5\t5\t5\nwide\t\t6");
+  });
+
+  it("repeats rows with text, but not empty ones", async () => {
+    const rows = row(cell(p("a")), repeatRow(3)) + row(cell(""), repeatRow(1_000_000)) + row(cell(p("b")));
+    assert.equal(await textOf(rows), "a\na\na\n\nb");
+  });
+
+  it("shows the paragraphs of a cell without its comment", async () => {
+    const comment = `<office:annotation><dc:creator>Ann</dc:creator>${p("why?")}</office:annotation>`;
+    assert.equal(await textOf(row(cell(comment + p("a<text:s/>b") + p("c")) + cell(p("d")))), "a b\nc\td");
+  });
+
+  it("bounds what is repeated by the characters that are read", async () => {
+    const many = row(cell(p("x"), repeat(1e15)), repeatRow(1e15));
+    const text = await textOf(many.repeat(1000), 500);
+    assert.ok(text.startsWith("x\tx\tx") && text.length < 10_000, `${text.length} characters`);
+    assert.equal(await textOf(row(cell("", repeat("Infinity")) + cell(p("1"), repeat(-3)))), `${"\t".repeat(100)}1`);
   });
 });
