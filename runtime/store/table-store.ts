@@ -28,7 +28,7 @@ import { WriteQueue } from "./write-queue.ts";
  * causes no removals.
  */
 const STALE_MS = 3_600_000;
-/** Maximum number of entries that one write evicts. */
+/** Maximum number of entries that one write evicts: a power of two. */
 const MOST_REMOVED = 32;
 /**
  * Number of bytes of entries after which one write evicts no more entries. The space that is reserved for removals on a full
@@ -174,10 +174,17 @@ export class TableStore<Head> implements Store<Head> {
   }
 
   async #evictAll(): Promise<void> {
+    let most = MOST_REMOVED;
     for (let isMore = true; isMore && !this.#isClosing; ) {
-      await this.#writes.add(0, () => {
-        isMore = this.#evict(null);
-      });
+      try {
+        await this.#writes.add(0, () => {
+          isMore = this.#evict(null, most);
+        });
+      } catch (error) {
+        // The space that is reserved for removals on a full disk suffices for the removal of some entries.
+        if (most === 1) throw error;
+        most /= 2;
+      }
     }
   }
 
@@ -250,11 +257,12 @@ export class TableStore<Head> implements Store<Head> {
   }
 
   /**
-   * Evicts some entries that exceed the limits, but not the entry `spared`. Returns true if further entries must be evicted.
+   * Evicts at most `most` entries that exceed the limits, but not the entry `spared`. Returns true if further entries must be
+   * evicted.
    */
-  #evict(spared: string | null): boolean {
+  #evict(spared: string | null, most = MOST_REMOVED): boolean {
     let bytes = 0;
-    for (let i = 0; i < MOST_REMOVED && bytes < MOST_REMOVED_BYTES; i++) {
+    for (let i = 0; i < most && bytes < MOST_REMOVED_BYTES; i++) {
       const row = this.#nextToGo(spared);
       if (row === null) return false;
       const kept = this.#find(row.key);

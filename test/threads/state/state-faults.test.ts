@@ -14,6 +14,7 @@ import { ActorSystem } from "../../../runtime/actor/system.ts";
 import type { ServerError } from "../../../runtime/errors.ts";
 import { createLogger } from "../../../runtime/log/log.ts";
 import { LmdbTables } from "../../../runtime/store/lmdb/lmdb-tables.ts";
+import { TableStore } from "../../../runtime/store/table-store.ts";
 import { spawnPlace } from "../../../runtime/thread/place.ts";
 
 const root = mkdtempSync(join(tmpdir(), "troupe-faults-"));
@@ -250,5 +251,30 @@ describe("stored responses on a full disk", () => {
     await again.start();
     await again.responses.add(stored("a", 1000));
     await again.stop(1000);
+  });
+
+  it("are removed when they have expired, although the file system is full", async (t) => {
+    const folder = mountedFolder(8);
+    if (folder === null) {
+      t.skip("these tests may not mount a file system");
+      return;
+    }
+    let now = 1e12;
+    const store = new TableStore<string>(new LmdbTables(join(folder, "a")), limits, () => now);
+    let kept = 0;
+    await assert.rejects(async () => {
+      for (; kept < 10_000; kept++) {
+        const parts = { body: Buffer.alloc(20_000) };
+        await store.put(`entry${kept}`, { head: "", share: `client${kept % 10}`, expiresAt: now + 1000, parts });
+      }
+    }, isUnavailable);
+    assert.ok(kept > 100, `${kept} entries are more than one transaction removes`);
+    fillDisk(folder);
+    now += 1e8;
+    await store.sweep();
+    // The list leaves out expired entries, so it is read at an earlier time.
+    now -= 1e8;
+    assert.deepEqual(store.list({ limit: 10 }).entries, []);
+    await store.close();
   });
 });
