@@ -225,8 +225,13 @@ export class StepLoop {
   /** Waits for a message, or until the scheduler next has something to do. */
   async #idle(): Promise<void> {
     this.#subscribers.flush();
+    if (this.#awaitsGrammar) {
+      await this.#wakeSignal.wait(grammarPollMs);
+      return;
+    }
+    // Not at each poll for a grammar, because the check takes time proportional to the number of sequences.
     this.#scheduler.checkIntegrity();
-    await this.#wakeSignal.wait(this.#awaitsGrammar ? grammarPollMs : this.#scheduler.nextChangeMs - performance.now());
+    await this.#wakeSignal.wait(this.#scheduler.nextChangeMs - performance.now());
   }
 
   /** Whether any sequence is waiting for the token mask of its grammar. */

@@ -274,7 +274,7 @@ describe("stored responses on a full disk", () => {
     await store.sweep();
     // The list leaves out expired entries, so it is read at an earlier time.
     now -= 1e8;
-    assert.deepEqual(store.list({ limit: 10 }).entries, []);
+    assert.deepEqual(store.list({ cursor: null, limit: 10 }).entries, []);
     await store.close();
   });
 });

@@ -176,11 +176,18 @@ export class SlotShares<S extends Sequence> {
 
   /** Throws unless the counts match the given sequences. */
   checkIntegrity(running: readonly S[], slotless: readonly S[]): void {
-    const all = [...running, ...slotless];
-    const isRight = ([client, { sequences, slots }]: [string, Client]): boolean =>
-      all.filter((one) => one.client === client).length === sequences &&
-      running.filter((one) => one.client === client).length === slots;
-    if (all.some(({ client }) => !this.#clients.has(client)) || ![...this.#clients].every(isRight)) {
+    const counted = new Map<string, Pick<Client, "sequences" | "slots">>();
+    const count = ({ client }: S, slots: number): void => {
+      const known = counted.get(client);
+      counted.set(client, { sequences: (known?.sequences ?? 0) + 1, slots: (known?.slots ?? 0) + slots });
+    };
+    for (const one of running) count(one, 1);
+    for (const one of slotless) count(one, 0);
+    const isRight = [...this.#clients].every(([client, { sequences, slots }]) => {
+      const found = counted.get(client);
+      return found?.sequences === sequences && found.slots === slots;
+    });
+    if (counted.size !== this.#clients.size || !isRight) {
       throw new Error(`slots by client do not match: ${JSON.stringify([...this.#clients])}`);
     }
   }
