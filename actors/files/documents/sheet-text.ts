@@ -1,5 +1,6 @@
 // Spreadsheet text: extracts the rows of the sheets of an Office Open XML file, with tabs between the cells.
 import type { Entry, ZipFile } from "yauzl";
+import { SheetDates } from "./sheet-dates.ts";
 import { partsNamed, readXml } from "./xml-part.ts";
 
 /** Maximum number of characters of shared strings that are read. Cells with later strings are shown as empty. */
@@ -9,9 +10,11 @@ export const maxGap = 100;
 
 export async function sheetText(archive: ZipFile, entries: readonly Entry[], limit: number): Promise<string> {
   const shared = await sharedStrings(archive, entries);
+  const dates = await SheetDates.read(archive, entries);
   let text = "";
   for (const entry of partsNamed(entries, /^xl\/worksheets\/sheet\d+\.xml$/)) {
-    let isShared = false;
+    let type = "n";
+    let style = "";
     let isText = false;
     let isPhonetic = false;
     let value = "";
@@ -19,9 +22,9 @@ export async function sheetText(archive: ZipFile, entries: readonly Entry[], lim
     let column = -1;
     let written = 0;
     await readXml(archive, entry, {
-      open: (name, { t: type, r: position }) => {
+      open: (name, { t = "n", s = "0", r: position }) => {
         if (name === "row") [column, written] = [-1, 0];
-        if (name === "c") [column, isShared, value] = [columnIn(position) ?? column + 1, type === "s", ""];
+        if (name === "c") [column, type, style, value] = [columnIn(position) ?? column + 1, t, s, ""];
         if (name === "v" || name === "t") isText = true;
         if (name === "rPh") isPhonetic = true;
       },
@@ -34,7 +37,9 @@ export async function sheetText(archive: ZipFile, entries: readonly Entry[], lim
         if (name === "rPh") isPhonetic = false;
         if (name !== "c" || value === "") return;
         const gap = Math.min(Math.max(column - written, 0), maxGap);
-        text += "\t".repeat(gap) + (isShared ? (shared[Number(value)] ?? "") : value);
+        text += "\t".repeat(gap);
+        if (type === "s") text += shared[Number(value)] ?? "";
+        else text += type === "n" ? dates.textOf(value, style) : value;
         written = column;
       },
       isDone: () => text.length >= limit,

@@ -20,8 +20,9 @@ before(async () => {
 after(async () => await rm(folder, { recursive: true }));
 
 describe("text of a spreadsheet", () => {
-  async function textOf(rows: string): Promise<string> {
+  async function textOf(rows: string, parts: Readonly<Record<string, string>> = {}): Promise<string> {
     const zip = new ZipFile();
+    for (const [name, xml] of Object.entries(parts)) zip.addBuffer(Buffer.from(xml), name);
     zip.addBuffer(Buffer.from(strings), "xl/sharedStrings.xml");
     zip.addBuffer(Buffer.from(`<worksheet><sheetData>${rows}</sheetData></worksheet>`), "xl/worksheets/sheet1.xml");
     zip.end();
@@ -47,6 +48,33 @@ describe("text of a spreadsheet", () => {
       '<c r="C1" t="inlineStr"><is><r><t>a</t></r><r><t>b</t></r><rPh sb="0" eb="1"><t>x</t></rPh></is></c>';
     const rows = `<row><c r="A1" t="s"><v>1</v></c><c r="B1" t="s"><v>2</v></c>${inline}</row>`;
     assert.equal(await textOf(rows), "first second\t\u6771\u4eac\tab");
+  });
+
+  it("shows dates as dates", async () => {
+    const formats = [
+      '<numFmt numFmtId="164" formatCode="yyyy\\-mm\\-dd"/>',
+      '<numFmt numFmtId="165" formatCode="[Red]0.0&quot; days&quot;"/><numFmt numFmtId="166" formatCode="[h]:mm"/>',
+    ];
+    const xfs = [0, 14, 22, 164, 165, 166, 21].map((id) => `<xf numFmtId="${id}"/>`).join("");
+    const styles = `<numFmts>${formats.join("")}</numFmts><cellStyleXfs><xf numFmtId="14"/></cellStyleXfs><cellXfs>${xfs}</cellXfs>`;
+    const parts = { "xl/styles.xml": `<styleSheet>${styles}</styleSheet>` };
+    const cells = (...all: [value: number, style: number][]) =>
+      `<row>${all.map(([value, style]) => `<c s="${style}"><v>${value}</v></c>`).join("")}</row>`;
+    const rows = cells(
+      [45_296, 1],
+      [45_296.75, 2],
+      [59, 3],
+      [61, 3],
+      [45_296, 0],
+      [45_296, 4],
+      [1.5, 5],
+      [0.25, 6],
+      [-1, 1],
+    );
+    const expected = "2024-01-05\t2024-01-05 18:00:00\t1900-02-28\t1900-03-01\t45296\t45296\t1.5\t06:00:00\t-1";
+    assert.equal(await textOf(rows, parts), expected);
+    const workbook = { "xl/workbook.xml": '<workbook><workbookPr date1904="1"/></workbook>' };
+    assert.equal(await textOf(cells([0, 1], [43_834, 1]), { ...parts, ...workbook }), "1904-01-01\t2024-01-05");
   });
 
   it("bounds the tabs for empty cells", async () => {
