@@ -16,7 +16,8 @@ interface Layout {
   readonly texts: ReadonlySet<string>;
   /** Elements that are left out with all they contain. */
   readonly hidden: ReadonlySet<string>;
-  /** Text to append at the end of an element, by element name. */
+  /** Text to append at the start and at the end of an element, by element name. */
+  readonly starts?: Readonly<Record<string, string>>;
   readonly ends: Readonly<Record<string, string>>;
 }
 
@@ -38,7 +39,9 @@ const layouts: Readonly<Record<Exclude<OfficeKind, "sheet" | "opensheet">, Layou
     parts: /^content\.xml$/,
     texts: new Set(["p", "h"]),
     hidden: openDocumentHidden,
-    ends: { p: "\n", h: "\n", "line-break": "\n", tab: "\t", "table-row": "\n" },
+    // A footnote is inside the paragraph that it belongs to.
+    starts: { "note-citation": " [", "note-body": " " },
+    ends: { p: "\n", h: "\n", "line-break": "\n", tab: "\t", "table-row": "\n", note: "]" },
   },
 };
 
@@ -60,7 +63,7 @@ export async function officeText(path: string, kind: OfficeKind, limit: number):
 async function partsText(
   archive: ZipFile,
   entries: readonly Entry[],
-  { parts, texts, hidden, ends }: Layout,
+  { parts, texts, hidden, starts = {}, ends }: Layout,
   limit: number,
 ): Promise<string> {
   let text = "";
@@ -73,7 +76,7 @@ async function partsText(
         if (hidden.has(name)) hiddenDepth++;
         if (hiddenDepth > 0) return;
         if (texts.has(name)) depth++;
-        text += spacesOf(name, attributes);
+        text += (starts[name] ?? "") + spacesOf(name, attributes);
       },
       text: (part) => {
         if (depth > 0 && hiddenDepth === 0) text += part;

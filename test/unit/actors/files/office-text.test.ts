@@ -41,6 +41,12 @@ describe("text of an office document", () => {
     assert.equal(await odt(`${changes}<text:p>a${comment}b ${ruby}</text:p>`), "ab kanji");
   });
 
+  it("ODT: shows a footnote in brackets", async () => {
+    const body = "<text:note-body><text:p>See there.</text:p></text:note-body>";
+    const note = `<text:note><text:note-citation>1</text:note-citation>${body}</text:note>`;
+    assert.equal(await odt(`<text:p>One${note} two</text:p>`), "One [1 See there.\n] two");
+  });
+
   it("ODT: keeps spaces, tabs and line breaks", async () => {
     const text = '<text:p>if:<text:line-break/><text:s text:c="4"/>x<text:tab/>y<text:s/>z</text:p>';
     assert.equal(await odt(text), "if:\n    x\ty z");
