@@ -6,17 +6,18 @@ import { type EncodedVideo, type VideoFrame, VideoFrames } from "../../engines/i
 import { digestOf } from "../../engines/media/digest.ts";
 import { frameKey } from "../../engines/media/media-tokens.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import { Gate } from "../../runtime/queues/gate.ts";
+import { ClientGate } from "../../runtime/queues/keyed-gates.ts";
 import { GuardedFetcher } from "../../runtime/web/guarded-fetch.ts";
 import type { FetchLimits } from "../../runtime/web/limits.ts";
 
 const mebibyte = 2 ** 20;
 /** Maximum size of a loaded file in bytes. */
 const maxFileBytes = 64 * mebibyte;
-/** Maximum size in bytes of the loaded files: of one request, and of all requests whose prompts are not prepared yet. */
+/** Maximum size in bytes of the loaded files: of one request, and of the requests of a client and of all whose prompts are not prepared yet. */
 const maxRequestBytes = 128 * mebibyte;
+const maxClientBytes = 256 * mebibyte;
 const maxBytes = 512 * mebibyte;
-/** Maximum number of concurrent loads: of one request, and of all requests. */
+/** Maximum number of concurrent loads: of one request, and of all requests. One client may have half of them. */
 const maxRequestLoads = 2;
 const maxLoads = 8;
 const limits: FetchLimits = {
@@ -49,9 +50,11 @@ export class MediaSources {
   readonly #readFile: ReadFile | null;
   readonly #fetcher: Pick<GuardedFetcher, "fetch">;
   readonly #videos: Pick<VideoFrames, "decode">;
-  readonly #gate = new Gate(maxLoads);
+  readonly #gate = new ClientGate(maxLoads);
   /** Total size in bytes of the loaded files that are not released. */
   #bytes = 0;
+  /** The same by client. */
+  readonly #bytesOf = new Map<string, number>();
 
   constructor({ readFile, fetcher = new GuardedFetcher(), videos = new VideoFrames() }: MediaSourcesOptions) {
     this.#readFile = readFile;
@@ -76,9 +79,10 @@ export class MediaSources {
     let bytes = 0;
     const count = (size: number, param: string): void => {
       bytes += size;
-      this.#bytes += size;
+      const ofClient = this.#count(client, size);
       if (bytes > maxRequestBytes) throw tooLarge(param);
-      if (this.#bytes > maxBytes) throw tooManyBytes();
+      if (ofClient > maxClientBytes) throw tooManyBytes("this client's requests", maxClientBytes);
+      if (this.#bytes > maxBytes) throw tooManyBytes("the requests", maxBytes);
     };
     const loadNext = async (): Promise<void> => {
       for (const [i, item] of waiting) {
@@ -113,18 +117,25 @@ export class MediaSources {
     );
     try {
       await Promise.all(loads);
-      return { request: { ...request, media: loaded.flat() }, release: this.#releaseOf(bytes) };
+      return { request: { ...request, media: loaded.flat() }, release: this.#releaseOf(client, bytes) };
     } catch (error) {
-      this.#bytes -= bytes;
+      this.#count(client, -bytes);
       throw error;
     }
   }
 
   /** A separate method, so that the returned closure does not keep the loaded files alive. */
-  #releaseOf(bytes: number): () => void {
-    return () => {
-      this.#bytes -= bytes;
-    };
+  #releaseOf(client: string, bytes: number): () => void {
+    return () => void this.#count(client, -bytes);
+  }
+
+  /** Counts loaded bytes. Returns those of the client. */
+  #count(client: string, bytes: number): number {
+    this.#bytes += bytes;
+    const ofClient = (this.#bytesOf.get(client) ?? 0) + bytes;
+    if (ofClient > 0) this.#bytesOf.set(client, ofClient);
+    else this.#bytesOf.delete(client);
+    return ofClient;
   }
 
   async #loaded(
@@ -178,7 +189,7 @@ function tooLarge(param: string): ServerError {
   return new ServerError("invalid_value", message, { param });
 }
 
-function tooManyBytes(): ServerError {
-  const message = `the requests in progress have more than ${maxBytes / mebibyte} MiB of loaded images, videos and audio; try again later`;
+function tooManyBytes(whose: string, limit: number): ServerError {
+  const message = `${whose} in progress have more than ${limit / mebibyte} MiB of loaded images, videos and audio; try again later`;
   return new ServerError("queue_full", message);
 }

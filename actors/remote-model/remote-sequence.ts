@@ -68,8 +68,8 @@ export class RemoteSequence {
   readonly #endTokens: readonly number[];
   readonly #maxTokens: number;
   readonly #thinking: ReasoningBudget | null;
-  /** Tokens generated so far; only kept if the sequence may have to be requested again. */
-  readonly #output: number[] = [];
+  /** Tokens after the prompt: those with which the output must begin, then all generated ones. Empty without a reasoning budget. */
+  readonly #output: number[];
   #stream: UpstreamStream | null = null;
   #isPaused = false;
   #count = 0;
@@ -84,6 +84,7 @@ export class RemoteSequence {
     const room = Math.max(limits.sequenceTokens - job.prompt.length, 1);
     this.#maxTokens = Math.min(job.maxNewTokens ?? room, room);
     this.#thinking = job.reasoningBudget && new ReasoningBudget(job.reasoningBudget);
+    this.#output = [...(this.#thinking?.start() ?? [])];
   }
 
   get hasBegun(): boolean {
@@ -139,7 +140,7 @@ export class RemoteSequence {
     return {
       model,
       prompt: [...prompt, ...this.#output],
-      maxTokens: this.#maxTokens - this.#output.length,
+      maxTokens: Math.max(this.#maxTokens - this.#output.length, 1),
       minTokens: Math.max(minNewTokens - this.#output.length, 0),
       ignoreEos,
       stopTokens: this.#endTokens.slice(0, maxStopTokens),
@@ -179,7 +180,8 @@ export class RemoteSequence {
 
   /** Processes a token. Returns true if the rest of the sequence must be requested again. */
   #take(frame: FrameBuilder, token: number, logprobs: UpstreamLogprobs | null): boolean {
-    if (!this.hasBegun) this.#owner.onBegin(this);
+    if (!this.hasBegun) this.#begin(frame);
+    if (this.isOver) return false;
     this.clock?.took(1, this.lastMs);
     if (this.#endTokens.includes(token) && this.#count >= this.job.minNewTokens) {
       frame.add(this.live.id, token, "stop", this.#elapsedMs);
@@ -194,6 +196,12 @@ export class RemoteSequence {
     this.#stream?.close();
     this.#owner.onContinue(this);
     return true;
+  }
+
+  /** Adds the tokens with which the output must begin: the server got them as a part of the prompt. */
+  #begin(frame: FrameBuilder): void {
+    this.#owner.onBegin(this);
+    for (const forced of this.#output.splice(0)) if (!this.isOver) this.#add(frame, forced, null);
   }
 
   #add(frame: FrameBuilder, token: number, logprobs: UpstreamLogprobs | null): void {

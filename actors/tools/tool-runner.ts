@@ -1,7 +1,7 @@
 // Tool runner: parses and runs the calls of all sessions.
 import { z } from "zod";
 import { toErrorRecord } from "../../runtime/errors.ts";
-import { Gate } from "../../runtime/queues/gate.ts";
+import { ClientGate } from "../../runtime/queues/keyed-gates.ts";
 import type { FileToMount, ToolOutcome, ToolRun, Tools } from "../api/agent/tools.ts";
 import { filesOf, outputsOf, type Produced } from "./files/outputs.ts";
 import { innerSkillsFolder } from "./files/session-skills.ts";
@@ -13,7 +13,7 @@ import { toolArguments } from "./schemas.ts";
 import { maxRunningCells, SessionTable, type SessionTableOptions } from "./session-table.ts";
 import type { ToolSession } from "./tool-session.ts";
 
-/** Maximum number of shell calls that run at the same time. */
+/** Maximum number of shell calls that run at the same time. One client may have half of them, and of Python calls. */
 const MAX_RUNNING_COMMANDS = 64;
 
 export interface ToolRunnerOptions extends SessionTableOptions {
@@ -27,8 +27,8 @@ export class ToolRunner implements Tools {
   readonly #options: ToolRunnerOptions;
   readonly #sessions: SessionTable;
   readonly #calls = new Map<string, RunningCall>();
-  readonly #cells = new Gate(maxRunningCells);
-  readonly #commands = new Gate(MAX_RUNNING_COMMANDS);
+  readonly #cells = new ClientGate(maxRunningCells);
+  readonly #commands = new ClientGate(MAX_RUNNING_COMMANDS);
 
   constructor(options: ToolRunnerOptions) {
     this.#options = options;

@@ -24,6 +24,8 @@ export const maxEntries = 65_536;
  */
 const RESERVE_BYTES = 2 ** 30;
 const MIB = 2 ** 20;
+/** Period in ms in which a command that runs for as long as the server may add as much to the user's folder as its disk limit. */
+const SERVICE_PERIOD_MS = 3_600_000;
 const WATCH_MS = 100;
 /**
  * Check interval in ms for a command that waits for input. Only its background activity is checked, such as threads and
@@ -62,6 +64,8 @@ export interface StartOptions {
    * at each check.
    */
   readonly userFolder: string | null;
+  /** Whether the command runs for as long as the server; see SERVICE_PERIOD_MS. */
+  readonly isService: boolean;
 }
 
 export class RunningProcess implements ConfinedProcess {
@@ -81,9 +85,15 @@ export class RunningProcess implements ConfinedProcess {
   #isWatched = true;
   #timer: NodeJS.Timeout | null = null;
   #hasExited = false;
-  readonly #freeAtStart: number;
-  /** Free bytes on the file system of the user's folder when the command began to work; see StartOptions.userFolder. */
+  /**
+   * Free bytes on the file systems of the temporary folder and of the user's folder, and bytes written by the command, when the command
+   * began to work, or when the current period of a service began.
+   */
+  #freeAtStart: number;
   #userFreeAtStart: number;
+  #writtenAtStart = 0;
+  /** Time at which the period of a service began, in ms of performance.now(). */
+  #periodMs = performance.now();
   /** Activity at the last check while the command waited for input; see activityOf. */
   #activity: string | null = null;
 
@@ -208,14 +218,17 @@ export class RunningProcess implements ConfinedProcess {
   }
 
   #check(root: number): void {
-    const { settings, group, folders } = this.#options;
+    const { settings, group, folders, isService } = this.#options;
     const processes = processTree(root);
+    if (isService && performance.now() - this.#periodMs > SERVICE_PERIOD_MS) this.#beginPeriod(processes);
     const limit = { bytes: settings.maxDiskMb * MIB, entries: maxEntries };
     const { bytes, entries } = diskUsage(folders, limit);
     const isOver = bytes > limit.bytes || entries > limit.entries;
     // The decrease of the free space counts only if the command itself has written more than the limit, because other programs
     // use the disk too.
-    const hasGrown = this.#userFreeAtStart - this.#userFree() > limit.bytes && writtenBytes(processes) > limit.bytes;
+    const hasGrown =
+      this.#userFreeAtStart - this.#userFree() > limit.bytes &&
+      writtenBytes(processes) - this.#writtenAtStart > limit.bytes;
     const isExhausting = this.#exhaustsDisk(limit.bytes);
     if (isOver || hasGrown || bytes + deletedBytes(processes, folders[0]) > limit.bytes || isExhausting)
       this.#hit("disk");
@@ -225,6 +238,15 @@ export class RunningProcess implements ConfinedProcess {
     const threads = threadCount(processes);
     if (threads > settings.maxProcs + 1) this.#hit("processes");
     else if (threads >= settings.maxProcs) this.#wasOutOfProcesses = true;
+  }
+
+  /** Other programs use the disk too, and within days even a harmless command writes more than the limit. */
+  #beginPeriod(processes: readonly number[]): void {
+    const written = writtenBytes(processes);
+    this.#freeAtStart = freeBytes(this.#options.folders[0]);
+    this.#userFreeAtStart = this.#userFree();
+    this.#writtenAtStart = Number.isFinite(written) ? written : 0;
+    this.#periodMs = performance.now();
   }
 
   /**

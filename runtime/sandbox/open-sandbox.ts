@@ -27,6 +27,7 @@ const MAX_OPEN_FILES = 1024;
  */
 const DATA_FACTOR = 2;
 const cpuLimit = "--cpu=";
+const fileSizeLimit = "--fsize=";
 /** Exit code of a command that could not enter its control group. */
 const CANNOT_CONFINE = 126;
 
@@ -94,14 +95,16 @@ class HostSandbox implements Sandbox {
   }
 
   #start(command: ConfinedCommand, group: ControlGroup | null): ConfinedProcess {
-    const { workFolder, hasChannel = false, environment = {} } = command;
+    const { workFolder, hasChannel = false, environment = {}, isService = false } = command;
     const temporary = temporaryFolderOf(command);
     const isUsers = command.temporaryFolder !== undefined;
     const counted = isUsers
       ? ({ folders: [temporary], userFolder: workFolder } as const)
       : ({ folders: [workFolder, temporary], userFolder: null } as const);
-    const options = { hasChannel, group, settings: this.#settings, ...counted } as const;
-    const isLimited = (limit: string): boolean => command.isService !== true || !limit.startsWith(cpuLimit);
+    const options = { hasChannel, group, settings: this.#settings, isService, ...counted } as const;
+    // A file of the user may be larger than the disk limit before the command changes it.
+    const unlimited = [...(isService ? [cpuLimit] : []), ...(isUsers ? [fileSizeLimit] : [])];
+    const isLimited = (limit: string): boolean => !unlimited.some((name) => limit.startsWith(name));
     const inner = [...this.#limits.filter(isLimited), ...command.argv];
     if (this.#confinement === null) {
       const [file = "", ...args] = group === null ? inner : inGroup(group, inner);
@@ -159,7 +162,7 @@ function limitsOf(
     prlimit,
     "--core=0",
     `--nofile=${MAX_OPEN_FILES}`,
-    `--fsize=${maxDiskMb * MIB}`,
+    `${fileSizeLimit}${maxDiskMb * MIB}`,
     `${cpuLimit}${maxCpuSecs}:${maxCpuSecs + 5}`,
     // The address space is not limited, because WebAssembly reserves 10 GiB of it per module.
     `--data=${DATA_FACTOR * maxMemoryMb * MIB}`,

@@ -20,7 +20,7 @@ export interface SandboxSettings {
   /**
    * Maximum size of the work folder and the temporary folder together, in MiB. If the work folder belongs to the user, its size
    * does not count. Instead, this limit applies to the size of the temporary folder, and to the amount of data that a command
-   * adds to the file system of the work folder.
+   * adds to the file system of the work folder; for a service, within an hour.
    */
   readonly maxDiskMb: number;
 }

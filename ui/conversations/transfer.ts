@@ -2,6 +2,7 @@
 import * as database from "./database.ts";
 import { announce, take } from "./library.ts";
 import { type Answer, type Conversation, type Message, newId, textOf, usualSettings } from "./records.ts";
+import { isForest } from "./tree.ts";
 
 const format = "troupe.conversations.1";
 const mostBytes = 200_000_000;
@@ -68,7 +69,7 @@ function parsed(text: string): Exported {
     const value = JSON.parse(text) as Exported;
     const isWhole = value.conversations.every(
       ({ conversation: { id, title }, messages }) =>
-        typeof id === "string" && typeof title === "string" && messages.every(isMessage),
+        typeof id === "string" && typeof title === "string" && messages.every(isMessage) && isForest(messages),
     );
     if (value.format === format && isWhole) return value;
   } catch {

@@ -18,6 +18,23 @@ export function childrenOf(messages: Messages): Children {
   return children;
 }
 
+/** Returns whether the messages have different ids, and none is below itself. */
+export function isForest(list: readonly Pick<Message, "id" | "parent">[]): boolean {
+  const messages = new Map(list.map((message) => [message.id, message]));
+  /** Messages whose path to a root is known to end. */
+  const ended = new Set<string>();
+  for (const { id } of list) {
+    const path = new Set<string>();
+    for (let next = messages.get(id); next !== undefined && !ended.has(next.id); ) {
+      if (path.has(next.id)) return false;
+      path.add(next.id);
+      next = next.parent === null ? undefined : messages.get(next.parent);
+    }
+    for (const one of path) ended.add(one);
+  }
+  return messages.size === list.length;
+}
+
 /** Returns the messages from the root to `leaf`, in order. */
 export function pathTo(messages: Messages, leaf: string | null): readonly Message[] {
   const path: Message[] = [];
@@ -43,11 +60,9 @@ export function siblingsOf(children: Children, { parent, role }: Message): reado
 /** Returns the last message of the newest branch below a message. With null, starts at the newest root message. */
 export function leafBelow(children: Children, id: string | null): string | null {
   let leaf = id;
-  for (;;) {
-    const newest = children.get(leaf)?.at(-1);
-    if (newest === undefined) return leaf;
-    leaf = newest.id;
-  }
+  // An earlier version imported messages that are below themselves, so the number of steps is bounded.
+  for (let left = children.size; left > 0; left--) leaf = children.get(leaf)?.at(-1)?.id ?? leaf;
+  return leaf;
 }
 
 /** Returns the ids of a message and all messages below it. */

@@ -3,8 +3,7 @@
 import { createHash } from "node:crypto";
 import type { PromptChanges } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
-import { Gate } from "../../../runtime/queues/gate.ts";
-import { KeyedGates } from "../../../runtime/queues/keyed-gates.ts";
+import { ClientGate } from "../../../runtime/queues/keyed-gates.ts";
 import type { InputFile } from "../../api/agent/agents.ts";
 import { type Files, fileLimits, type StoredFile } from "../../api/agent/files.ts";
 import type { FileToMount } from "../../api/agent/tools.ts";
@@ -16,11 +15,9 @@ export type FetchFile = (
   signal: AbortSignal,
 ) => Promise<{ readonly name: string; readonly content: Uint8Array }>;
 
-/** Maximum number of files that are loaded from URLs at the same time: of one client, and of all. Each takes as much memory as its size. */
-const maxClientLoads = 4;
+/** Maximum number of files that are loaded from URLs at the same time, half of them of one client. Each takes as much memory as its size. */
 const maxLoads = 8;
-const clientGates = new KeyedGates(maxClientLoads);
-const gate = new Gate(maxLoads);
+const gate = new ClientGate(maxLoads);
 
 export interface InputRun {
   readonly client: string;
@@ -81,7 +78,7 @@ async function storedFile(input: InputFile, files: Files, fetchFile: FetchFile, 
   if (!("url" in input)) return await added(input, files, run);
   // The content stays in memory until it is stored.
   const load = async () => await added(await fetched(input, fetchFile, run.signal), files, run);
-  return await clientGates.pass(run.client, () => gate.pass(load, run.client, run.signal));
+  return await gate.pass(load, run.client, run.signal);
 }
 
 /** Stores the content of a file that came with the request or from a URL. */

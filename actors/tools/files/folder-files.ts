@@ -1,7 +1,7 @@
-// Files of a folder: lists the files, and detects whether a file has changed.
+// Files of a folder: lists and opens the files, and detects whether a file has changed.
 import { type BigIntStats, constants, type Dirent } from "node:fs";
 import { type FileHandle, open, readdir, readlink, realpath } from "node:fs/promises";
-import { join, sep } from "node:path";
+import { basename, dirname, join, sep } from "node:path";
 
 /**
  * Lists the regular files in a folder and its subfolders; links are not followed, even if code replaces a folder by a link meanwhile.
@@ -47,11 +47,35 @@ async function entriesOf(folder: string, root: string): Promise<readonly Dirent[
   }
 }
 
-/** Returns whether an open file or folder is in `folder` (or is it), after all links in its path are resolved. Always true without /proc. */
-export async function isInside({ fd }: FileHandle, folder: string): Promise<boolean> {
-  // Without /proc there is no sandbox, so the code can read every file that the server can read anyway.
-  const target = await readlink(`/proc/self/fd/${fd}`).catch(() => null);
-  return target === null || isWithin(target, await realpath(folder));
+/**
+ * Opens a file of a folder for reading; a link at the end of its path is not followed. Returns null if the file does not exist, or if a
+ * link in its path leads out of the folder, whether or not it exists there: code must not learn which files the host has. Rejects if the
+ * file exists but cannot be opened.
+ */
+export async function openFile(folder: string, name: string): Promise<FileHandle | null> {
+  const path = join(folder, name);
+  // Windows opens no folders, and has no sandbox.
+  if (process.platform === "win32") return await openUnlessMissing(path);
+  const parent = await open(dirname(path), constants.O_RDONLY | constants.O_DIRECTORY).catch(() => null);
+  if (parent === null) return null;
+  try {
+    const opened = `/proc/self/fd/${parent.fd}`;
+    const target = await readlink(opened).catch(() => null);
+    // Without /proc there is no sandbox, so the code can read every file that the server can read anyway.
+    if (target === null) return await openUnlessMissing(path);
+    return isWithin(target, await realpath(folder)) ? await openUnlessMissing(join(opened, basename(path))) : null;
+  } finally {
+    await parent.close();
+  }
+}
+
+async function openUnlessMissing(path: string): Promise<FileHandle | null> {
+  try {
+    return await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw error;
+  }
 }
 
 function isWithin(path: string, folder: string): boolean {

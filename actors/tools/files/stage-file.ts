@@ -1,11 +1,10 @@
 // File staging: copies a file from a work folder to the staging folder of the file store. Code written by the model controls the
 // work folder, so links that lead out of the folder are not followed, and every limit is checked.
 import { randomBytes } from "node:crypto";
-import { constants } from "node:fs";
 import { type FileHandle, open, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { type FileToStore, fileLimits } from "../../api/agent/files.ts";
-import { isInside } from "./folder-files.ts";
+import { openFile } from "./folder-files.ts";
 
 const PIECE_BYTES = 256 * 1024;
 
@@ -18,19 +17,19 @@ export async function stage(
   stagingFolder: string,
   isCancelled: () => boolean,
 ): Promise<string | StageFailure> {
-  let file: FileHandle;
+  let file: FileHandle | null;
   try {
-    file = await open(join(folder, name), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
-  } catch (error) {
-    return failureOf(error, name);
+    file = await openFile(folder, name);
+  } catch {
+    return notAFile(name);
   }
+  if (file === null) return { code: "not_produced", message: `the tool did not create the file ${name}` };
   const staged = `output-${randomBytes(16).toString("hex")}`;
   const copy = join(stagingFolder, staged);
   try {
     const found = await file.stat();
-    // A file with several hard links may also exist outside the work folder, and a path through a linked folder may lead out of
-    // the work folder.
-    if (!found.isFile() || found.nlink > 1 || !(await isInside(file, folder))) return notAFile(name);
+    // A file with several hard links may also exist outside the work folder.
+    if (!found.isFile() || found.nlink > 1) return notAFile(name);
     if (found.size > fileLimits.maxFileBytes) {
       const limit = `at most ${fileLimits.maxFileBytes} are kept`;
       return { code: "too_large", message: `${name} has ${found.size} bytes; ${limit}` };
@@ -50,12 +49,6 @@ export async function stage(
 export async function unstage(files: readonly FileToStore[], stagingFolder: string): Promise<void> {
   const copies = files.flatMap(({ staged }) => (staged === null ? [] : [join(stagingFolder, staged)]));
   await Promise.all(copies.map((copy) => rm(copy, { force: true })));
-}
-
-function failureOf(error: unknown, name: string): StageFailure {
-  const { code } = error as NodeJS.ErrnoException;
-  const isMissing = code === "ENOENT" || code === "ENOTDIR";
-  return isMissing ? { code: "not_produced", message: `the tool did not create the file ${name}` } : notAFile(name);
 }
 
 function notAFile(name: string): StageFailure {

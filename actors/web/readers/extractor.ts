@@ -5,8 +5,7 @@ import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { orAborted } from "../../../runtime/abort.ts";
 import { ServerError } from "../../../runtime/errors.ts";
-import { Gate } from "../../../runtime/queues/gate.ts";
-import { KeyedGates } from "../../../runtime/queues/keyed-gates.ts";
+import { ClientGate } from "../../../runtime/queues/keyed-gates.ts";
 import { documentText } from "../../files/documents/document-text.ts";
 import { ReaderProcess } from "./reader-process.ts";
 import type { ExtractTasks } from "./tasks.ts";
@@ -25,8 +24,7 @@ export interface TaskOwner {
 
 export class Extractor {
   readonly #folder: string;
-  readonly #gate = new Gate(maxProcesses);
-  readonly #clients = new KeyedGates(maxProcessesOfClient);
+  readonly #gate = new ClientGate(maxProcesses, maxProcessesOfClient);
   readonly #processes = new Set<ReaderProcess>();
   /** Processes without a task, with the timers that will end them. */
   readonly #idle = new Map<ReaderProcess, NodeJS.Timeout>();
@@ -43,8 +41,7 @@ export class Extractor {
     { client, signal }: TaskOwner,
   ): Promise<ExtractTasks[K]["result"]> {
     const run = async (): Promise<unknown> => (signal.aborted ? null : await this.#runNow(kind, input));
-    const inTurn = this.#clients.pass(client, () => this.#gate.pass(run, client));
-    return (await orAborted(signal, inTurn)) as ExtractTasks[K]["result"];
+    return (await orAborted(signal, this.#gate.pass(run, client))) as ExtractTasks[K]["result"];
   }
 
   /** Returns the text of a PDF file. Throws unsupported if the file has no text or cannot be read within the limits. */

@@ -317,7 +317,7 @@ export const troupeKeys = {
     ...integer(1),
     default: 256,
     commands: ["serve"],
-    help: "Maximum number of open WebSocket connections; each may buffer one message of 50 MiB while it arrives",
+    help: "Maximum number of open WebSocket connections, of which one client may have half; each may buffer one message of 50 MiB while it arrives",
   },
   websocketIdleSecs: {
     ...seconds(1),

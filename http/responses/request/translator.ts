@@ -3,10 +3,11 @@ import type { z } from "zod";
 import type { AgentOptions, InputFile, SkillReference } from "../../../actors/api/agent/agents.ts";
 import { movedWith } from "../../../actors/api/sealed-content.ts";
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
+import type { ToolUse } from "../../../engines/generation.ts";
 import type { TaskOutput } from "../../../runtime/task/task.ts";
 import { acceptedBody } from "../../shared/accepted-body.ts";
 import { type AgentFields, agentOptions, digestsOf } from "../../shared/agent/request-fields.ts";
-import { type OfferedTools, type RunTools, runTools } from "../../shared/agent/run-tools.ts";
+import { type OfferedTools, type RunTools, runTools, type ToolNeeds } from "../../shared/agent/run-tools.ts";
 import type { adapterField } from "../../shared/fields/adapter-field.ts";
 import { sentGrammar } from "../../shared/fields/grammar-fields.ts";
 import { namedServer } from "../../shared/fields/tools/mcp-tool.ts";
@@ -37,6 +38,7 @@ import {
   functionNames,
   mcpToolsOf,
   namespacedNames,
+  requestedTools,
   serverToolsOf,
   webToolOf,
 } from "./tools.ts";
@@ -82,12 +84,19 @@ export interface AgentPart {
   readonly fields: AgentFields;
   /** Tools of the agent run; null if the body does not need the loop. Files in the conversation may still need it. */
   readonly tools: RunTools | null;
+  /** Tools instead of `tools` if stored items have files; null: `tools`. */
+  readonly fileTools: FileTools | null;
   readonly web: WebUse;
   readonly skills: readonly SkillReference[];
   /** Ids of the files that the tool definitions list. */
   readonly fileIds: readonly string[];
   readonly isStreamed: boolean;
   readonly maxCalls: number | null;
+}
+
+interface FileTools {
+  readonly run: RunTools;
+  readonly use: ToolUse | null;
 }
 
 export interface ResponseTranslation extends AskedTranslation<ResponseFacts> {
@@ -161,7 +170,7 @@ function translated(
   const composed = isWhole ? messagesOf[form](instructions, own) : conversation(instructions, []);
   // A summary contains no files. The files of stored items are not known yet.
   const hasFiles = form === "conversation" && own.some(hasFile);
-  const agent = agentPart(body, hasFiles, offered);
+  const agent = agentPart(body, hasFiles, !isWhole && form === "conversation", offered);
   const serverTools = agent?.tools?.specs ?? [];
   const continues = form === "conversation" && continuesInput(body);
   return {
@@ -188,7 +197,12 @@ export function conversationFacts({ messages, files, earlierCalls }: Conversatio
   return { digests: digestsOf(messages), files, earlierCalls };
 }
 
-function agentPart(body: ResponseRequestBody, hasFiles: boolean, offered: OfferedTools | null): AgentPart | null {
+function agentPart(
+  body: ResponseRequestBody,
+  hasFiles: boolean,
+  mayGetFiles: boolean,
+  offered: OfferedTools | null,
+): AgentPart | null {
   const fileIds = serverToolsOf(body).flatMap(filesOfTool);
   const fields = sentAgentFields(body);
   const webTool = webToolOf(body);
@@ -207,8 +221,20 @@ function agentPart(body: ResponseRequestBody, hasFiles: boolean, offered: Offere
   };
   const tools = runTools(needs, offered);
   if (offered === null) return null;
+  const fileTools = mayGetFiles && (tools?.isPlain ?? true) ? toolsForFiles(body, needs, offered) : null;
   const isStreamed = body.stream ?? false;
-  return { fields, tools, web, skills, fileIds, isStreamed, maxCalls: body.max_tool_calls ?? null };
+  return { fields, tools, fileTools, web, skills, fileIds, isStreamed, maxCalls: body.max_tool_calls ?? null };
+}
+
+/**
+ * Returns the tools of a request that asks for none, for the case that stored items have files; null if the model cannot call them:
+ * the output has a grammar, or a function has the name of one.
+ */
+function toolsForFiles(body: ResponseRequestBody, needs: ToolNeeds, offered: OfferedTools): FileTools | null {
+  const run = runTools({ ...needs, hasFiles: true }, offered);
+  if (run === null || sentGrammar(body) !== null) return null;
+  if (run.specs.some(({ name }) => needs.functions.includes(name))) return null;
+  return { run, use: requestedTools(body, run.specs) };
 }
 
 /** Returns the options of the agent loop for a complete conversation; null if the request does not use the loop. */
@@ -217,7 +243,8 @@ export function agentOf(
   { digests, files, earlierCalls }: ConversationFacts,
 ): AgentOptions | null {
   if (agent === null) return null;
-  const { fields, tools, web, skills, fileIds, isStreamed, maxCalls } = agent;
+  const { fields, fileTools, web, skills, fileIds, isStreamed, maxCalls } = agent;
+  const tools = files.length > 0 && fileTools !== null ? fileTools.run : agent.tools;
   if (tools === null && files.length === 0) return null;
   const named: InputFile[] = fileIds.map((id) => ({ message: digests.length - 1, id }));
   const inputFiles = [...files, ...named];

@@ -28,7 +28,11 @@ import {
 /** Name under which text workers run the task `goOn`. */
 export const goOnName = "conversation";
 
-type Content = Pick<AskedRequest, "prompt" | "grammar" | "tools"> & { readonly form: ConversationForm };
+type Content = Pick<AskedRequest, "prompt" | "grammar" | "tools"> & {
+  readonly form: ConversationForm;
+  /** Tools instead of `tools` if the conversation has files; null: `tools`. */
+  readonly fileTools: AskedRequest["tools"];
+};
 
 interface WholeRequest {
   readonly asked: AskedRequest;
@@ -70,8 +74,9 @@ export async function wholeRequest(
   if (isWhole) return { asked, agent: agentOf(agent, conversation), earlier, input };
   const texts = joinedTexts([...earlier, input]);
   const { prompt, grammar, tools } = asked;
+  const rest: Pick<Content, "form" | "fileTools"> = { form, fileTools: agent?.fileTools?.use ?? null };
   if (prompt.kind !== "sealed" && texts.byteLength <= MAX_BODY_READ_HERE) {
-    const { content, media, facts: composed } = withItems({ prompt, grammar, tools }, texts, form);
+    const { content, media, facts: composed } = withItems({ prompt, grammar, tools }, texts, rest);
     return {
       asked: { ...asked, ...content, ...(media && { media }) },
       agent: agentOf(agent, composed),
@@ -79,7 +84,7 @@ export async function wholeRequest(
       input,
     };
   }
-  const content: Content = { prompt, grammar, tools, form };
+  const content: Content = { prompt, grammar, tools, ...rest };
   const message = { client: clientOf(exchange.request), protocol: goOnName, body: texts };
   const { signal } = exchange.request;
   const whole = (await inference.translate({ ...message, parameters: content }, signal)) as SealedConversation;
@@ -94,9 +99,9 @@ export async function wholeRequest(
  * (sealed) form.
  */
 export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
-  const { prompt, grammar, tools, form } = parameters as Content;
+  const { prompt, grammar, tools, ...rest } = parameters as Content;
   const opened = prompt.kind === "sealed" ? openContent(prompt) : { prompt, grammar, tools };
-  const { content, media, facts } = withItems(opened, texts, form);
+  const { content, media, facts } = withItems(opened, texts, rest);
   const whole: SealedConversation = { content: sealContent(content), media, facts };
   return { value: whole, transfer: [whole.content.bytes.buffer as ArrayBuffer] };
 }
@@ -105,7 +110,7 @@ export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
 function withItems(
   { prompt, grammar, tools }: RequestContent,
   texts: Uint8Array,
-  form: ConversationForm,
+  { form, fileTools }: Pick<Content, "form" | "fileTools">,
 ): {
   readonly content: RequestContent;
   readonly media: AskedRequest["media"];
@@ -114,6 +119,7 @@ function withItems(
   assert(prompt.kind === "chat", "a response answers a chat");
   const instructions = prompt.messages[0]?.content ?? null;
   const whole = messagesOf[form](instructions, parsedItems<InputItem>({ texts }));
-  const content = { prompt: { ...prompt, messages: whole.messages }, grammar, tools };
+  const offered = whole.files.length > 0 ? (fileTools ?? tools) : tools;
+  const content = { prompt: { ...prompt, messages: whole.messages }, grammar, tools: offered };
   return { content, media: whole.media, facts: conversationFacts(whole) };
 }

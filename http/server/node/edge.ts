@@ -109,7 +109,7 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
     const request = requestOf(incoming, reply.signal);
     reply.closesConnection = true;
     reply.upgrade = (headers) => {
-      const full = sessions.refusal();
+      const full = sessions.refusal(request);
       if (full !== null) return full;
       reply.protocolSwitched();
       response.detachSocket(socket);

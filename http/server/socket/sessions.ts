@@ -3,6 +3,7 @@
 import { ServerError } from "../../../runtime/errors.ts";
 import { bringsBody } from "../body.ts";
 import type { BodyIntake } from "../body-intake.ts";
+import { clientOf } from "../client.ts";
 import type { EdgeOptions, HttpRequest } from "../edge.ts";
 import type { InFlight } from "../in-flight.ts";
 import type { SocketConnection } from "./connection.ts";
@@ -27,31 +28,35 @@ export function isHandshake(headers: ReadonlyMap<string, string>): boolean {
 
 export class SocketSessions {
   readonly #options: SessionOptions;
-  readonly #open = new Set<SocketSession>();
+  /** Open sessions with their clients. */
+  readonly #open = new Map<SocketSession, string>();
   #onEmpty: () => void = () => {};
 
   constructor(intake: BodyIntake, inFlight: InFlight, { sockets = defaultLimits }: EdgeOptions) {
     this.#options = { intake, inFlight, limits: sockets, onClosed: (session) => this.#closed(session) };
   }
 
-  /** Returns an error if no further connection may be opened; otherwise null. */
-  refusal(): ServerError | null {
+  /** Returns an error if the client of a handshake may not open a further connection; otherwise null. */
+  refusal(handshake: HttpRequest): ServerError | null {
     const { maxOpen } = this.#options.limits;
-    if (this.#open.size < maxOpen) return null;
-    const text = `${maxOpen} WebSocket connections are open (max_websockets); close one, or send the request over HTTP`;
-    return new ServerError("queue_full", text);
+    const mostOfClient = Math.ceil(maxOpen / 2);
+    const client = clientOf(handshake);
+    const isOfClient = (owner: string): boolean => owner === client;
+    if (this.#open.size >= maxOpen) return full(`${maxOpen} WebSocket connections are open`);
+    if ([...this.#open.values()].filter(isOfClient).length < mostOfClient) return null;
+    return full(`${mostOfClient} WebSocket connections of this client are open, its share of ${maxOpen}`);
   }
 
   /** Opens a session for a connection. `handshake`: the HTTP request that opened the connection. */
   open(connection: SocketConnection, handshake: HttpRequest): SocketSession {
     const session = new SocketSession(connection, handshake, this.#options);
-    this.#open.add(session);
+    this.#open.set(session, clientOf(handshake));
     return session;
   }
 
   /** Closes connections without a request in progress. Other connections close when their request has ended. */
   drain(): void {
-    for (const session of [...this.#open]) session.drain();
+    for (const session of [...this.#open.keys()]) session.drain();
   }
 
   /** Resolves when all connections have closed. After CLOSE_MS, closes the remaining ones forcibly. Call `drain` first. */
@@ -70,6 +75,10 @@ export class SocketSessions {
   }
 
   #destroyAll(): void {
-    for (const session of [...this.#open]) session.destroy();
+    for (const session of [...this.#open.keys()]) session.destroy();
   }
+}
+
+function full(what: string): ServerError {
+  return new ServerError("queue_full", `${what} (max_websockets); close one, or send the request over HTTP`);
 }

@@ -40,7 +40,7 @@ export function socketBehavior(
           (name) => headers.get(`sec-websocket-${name}`) ?? "",
         ) as [string, string, string];
         reply.upgrade = (replyHeaders) => {
-          const refusal = sessions.refusal();
+          const refusal = sessions.refusal(request);
           if (refusal !== null) return refusal;
           handshake = request;
           reply.switchProtocol(replyHeaders, () => response.upgrade({}, key, protocol, extensions, context));

@@ -74,6 +74,19 @@ describe("tools in the web UI", { skip: !hasBrowser }, () => {
     await page.context().close();
   });
 
+  it("show that each of several calls of one tool runs", async () => {
+    const ui = await openUi(browser, rig.url);
+    const { page } = ui;
+    await chooseTools(page, ["Shell"], false);
+    rig.script({ calls: [2, 4].map((seconds) => ["service_shell", { commands: [`sleep ${seconds}`] }]) }, "done");
+    const answer = await send(page, "Wait.");
+    const pending = answer.locator(".tool.pending");
+    for (const count of [2, 1, 0]) await until(async () => (await pending.count()) === count);
+    await settled(page);
+    assertClean(ui);
+    await page.context().close();
+  });
+
   it("get attached files, and return files with a preview", async () => {
     const ui = await openUi(browser, rig.url);
     const { page } = ui;

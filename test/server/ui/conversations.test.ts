@@ -239,16 +239,25 @@ describe("conversations in the web UI", { skip: !hasBrowser }, () => {
     await page.context().close();
   });
 
-  it("are not imported from a file with incomplete messages", async () => {
+  it("are not imported from a file with incomplete messages, or with a message below itself", async () => {
     const ui = await openUi(browser, server.url);
     const { page } = ui;
     const conversation = { id: "c", title: "t", folder: "", createdAt: 1, updatedAt: 1, leaf: "m", settings: {} };
-    const messages = [{ id: "m", conversation: "c", parent: null, createdAt: 1, role: "user" }];
-    const text = JSON.stringify({ format: "troupe.conversations.1", conversations: [{ conversation, messages }] });
-    const file = { name: "a.json", mimeType: "application/json", buffer: Buffer.from(text) };
-    await page.locator(".side-bar-foot input[type=file]").setInputFiles(file);
-    await page.getByText("expected an export of conversations of troupe").waitFor();
-    assert.equal(await page.locator(".conversations li").count(), 0);
+    const message = { id: "m", conversation: "c", parent: null, createdAt: 1, role: "user" };
+    const whole = { ...message, text: "hi", files: [] };
+    const cycle = [
+      { ...whole, parent: "n" },
+      { ...whole, id: "n", parent: "m" },
+    ];
+    for (const messages of [[message], [{ ...whole, parent: "m" }], cycle, [whole, whole]]) {
+      const text = JSON.stringify({ format: "troupe.conversations.1", conversations: [{ conversation, messages }] });
+      const file = { name: "a.json", mimeType: "application/json", buffer: Buffer.from(text) };
+      await page.locator(".side-bar-foot input[type=file]").setInputFiles(file);
+      const notice = page.getByText("expected an export of conversations of troupe");
+      await notice.waitFor();
+      assert.equal(await page.locator(".conversations li").count(), 0);
+      await page.reload();
+    }
     assertClean(ui);
     await page.context().close();
   });

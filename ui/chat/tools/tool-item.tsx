@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { Icon } from "../../base/icon.tsx";
 import { t } from "../../base/language.ts";
 import type { TextKey } from "../../base/texts/en.ts";
-import type { Answer } from "../../conversations/records.ts";
+import type { Activity, Answer } from "../../conversations/records.ts";
 import type { OutputItem, ToolProgress } from "../../server/wire.ts";
 
 const titles: Readonly<Record<string, TextKey>> = {
@@ -38,17 +38,10 @@ export function ToolItem({ item, answer }: { readonly item: OutputItem; readonly
 
 /** Shows the running calls that have no output item yet. */
 export function PendingCalls({ answer }: { readonly answer: Answer }) {
-  const open = new Map<string, ToolProgress>();
-  for (const one of answer.activity) {
-    if (one.kind !== "progress") continue;
-    const { round, tool_name, phase } = one.progress;
-    if (phase === "calling") open.set(`${round} ${tool_name}`, one.progress);
-    else open.delete(`${round} ${tool_name}`);
-  }
   return (
     <>
-      {[...open].map(([key, { tool_name, data }]) => (
-        <p key={key} class="tool pending">
+      {runningCalls(answer.activity).map(({ tool_name, data }, i) => (
+        <p key={i} class="tool pending">
           <span class="spinner" role="img" aria-label={t("running")} />
           {t("callsTool", { name: tool_name })}
           {typeof data.progress === "number" && (
@@ -58,6 +51,29 @@ export function PendingCalls({ answer }: { readonly answer: Answer }) {
       ))}
     </>
   );
+}
+
+/**
+ * Returns the latest event of each running call. The events do not name their call: calls of one tool in a round are told apart by
+ * their arguments.
+ */
+function runningCalls(activity: readonly Activity[]): readonly ToolProgress[] {
+  const open: ToolProgress[] = [];
+  for (const one of activity) {
+    if (one.kind !== "progress") continue;
+    const { round, tool_name, phase, data } = one.progress;
+    const isReport = phase === "calling" && typeof data.progress === "number";
+    const args = JSON.stringify(data.arguments);
+    const at = open.findIndex(
+      (call) =>
+        call.round === round &&
+        call.tool_name === tool_name &&
+        (!isReport || JSON.stringify(call.data.arguments) === args),
+    );
+    if (phase === "calling" && !isReport) open.push(one.progress);
+    else if (at >= 0) open.splice(at, 1, ...(isReport ? [one.progress] : []));
+  }
+  return open;
 }
 
 function Details({ item, answer }: { readonly item: OutputItem; readonly answer: Answer }) {

@@ -10,11 +10,11 @@ import { request } from "../generation/rig.ts";
 const { signal } = new AbortController();
 const large = new Uint8Array(64 * 2 ** 20);
 
-function files(count: number, name = "file") {
+function files(count: number, name = "file", client = "a") {
   const media = Array.from({ length: count }, (_, i): RequestMedia => {
     return { key: `${i}`, param: `images[${i}]`, source: { kind: "file", id: `${name} ${i}` } };
   });
-  return request({ media });
+  return request({ media, client });
 }
 
 /** Returns sources whose loads take a short time. `most`: the largest number of concurrent loads so far. */
@@ -45,8 +45,14 @@ describe("images of requests", () => {
 
   it("are loaded eight at a time, of all requests", async () => {
     const { loads, sources } = slowSources();
-    await Promise.all(Array.from({ length: 10 }, () => sources.load(files(3), 4, signal)));
+    await Promise.all(Array.from({ length: 10 }, (_, i) => sources.load(files(3, "file", `${i % 2}`), 4, signal)));
     assert.deepEqual([loads.most, loads.all], [8, 30]);
+  });
+
+  it("are loaded four at a time of one client", async () => {
+    const { loads, sources } = slowSources();
+    await Promise.all(Array.from({ length: 10 }, () => sources.load(files(3), 4, signal)));
+    assert.deepEqual([loads.most, loads.all], [4, 30]);
   });
 
   it("are not loaded after one has failed, which the error names", async () => {
@@ -72,10 +78,12 @@ describe("images of requests", () => {
   it("are refused if those of all requests are too large together, until some are released", async () => {
     const sources = new MediaSources({ readFile: async () => large });
     const loaded = [];
-    for (let i = 0; i < 4; i++) loaded.push(await sources.load(files(2), 4, signal));
-    await assert.rejects(sources.load(files(1), 4, signal), {
+    for (const client of ["a", "a", "b", "b"]) loaded.push(await sources.load(files(2, "file", client), 4, signal));
+    const ofClient = /^this client's requests in progress have more than 256 MiB/;
+    await assert.rejects(sources.load(files(1), 4, signal), { code: "queue_full", message: ofClient });
+    await assert.rejects(sources.load(files(1, "file", "c"), 4, signal), {
       code: "queue_full",
-      message: /512 MiB of loaded images/,
+      message: /^the requests in progress have more than 512 MiB of loaded images/,
     });
     loaded[0]?.release();
     await sources.load(files(1), 4, signal);

@@ -173,6 +173,20 @@ describe("a sequence on another server", () => {
     assert.equal(far.bodies[1]?.n_predict, 15);
   });
 
+  it("gets no reasoning token if the prompt has begun the reasoning and its budget is 0", async (t) => {
+    const far = await startStandIn({ answer: llamaTokens([70, 71, endToken]) });
+    const rig = await openRig(t, [far]);
+    const empty = new Int32Array(0);
+    const reasoningBudget = { tokens: 0, blanks: empty, begin: empty, end: Int32Array.of(61, 62) };
+    const ended = await rig.ended(rig.submit({ reasoningBudget, maxNewTokens: 20 }));
+    assert.deepEqual(ended.tokens, [61, 62, 70, 71]);
+    assert.deepEqual(far.bodies[0]?.prompt, [5, 6, 7, 61, 62]);
+    assert.equal(far.bodies[0]?.n_predict, 18);
+    const cut = await rig.ended(rig.submit({ reasoningBudget, maxNewTokens: 1 }));
+    assert.deepEqual([cut.tokens, cut.end], [[61], "length"]);
+    assert.equal(far.bodies.length, 2);
+  });
+
   it("is rejected with a specific error for what the server does not support", async (t) => {
     const far = await startStandIn({ answer: llamaTokens(hello) });
     const rig = await openRig(t, [far]);

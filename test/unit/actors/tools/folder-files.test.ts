@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync 
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { filesBelow } from "../../../../actors/tools/files/folder-files.ts";
+import { filesBelow, openFile } from "../../../../actors/tools/files/folder-files.ts";
 
 const base = mkdtempSync(join(tmpdir(), "troupe-folder-files-"));
 const outside = join(base, "outside");
@@ -41,5 +41,36 @@ describe("the files of a folder", () => {
 
   it("are none of a folder below one that is replaced by a link", async () => {
     assert.deepEqual(await listed("middle", "inner", "a"), ["a/own", "top"]);
+  });
+});
+
+describe("a file of a folder", () => {
+  const root = join(base, "root");
+
+  before(() => {
+    mkdirSync(join(root, "a"), { recursive: true });
+    mkdirSync(outside, { recursive: true });
+    for (const path of [join(root, "a", "own"), join(outside, "secret")]) writeFileSync(path, "x");
+    symlinkSync(outside, join(root, "out"));
+    symlinkSync(join(root, "a"), join(root, "in"));
+    symlinkSync(join(outside, "secret"), join(root, "last"));
+    symlinkSync(join(outside, "none"), join(root, "gone"));
+  });
+  after(() => rmSync(base, { recursive: true, force: true }));
+
+  const found = async (name: string): Promise<boolean> => {
+    const file = await openFile(root, name);
+    await file?.close();
+    return file !== null;
+  };
+
+  it("is opened by its path, which may have a link within the folder", async () => {
+    for (const name of ["a/own", "in/own"]) assert.ok(await found(name), name);
+    for (const name of ["none", "a/none", "b/none", "a/own/none"]) assert.ok(!(await found(name)), name);
+  });
+
+  it("seems to be missing if a link leads out of the folder, whether or not it exists there", async () => {
+    for (const name of ["out/secret", "out/none", "out/secret/none", "gone/x"]) assert.ok(!(await found(name)), name);
+    for (const name of ["last", "gone"]) await assert.rejects(openFile(root, name), { code: "ELOOP" }, name);
   });
 });

@@ -3,8 +3,11 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AgentOptions } from "../../../../actors/api/agent/agents.ts";
 import { chatTranslator } from "../../../../http/chat/translator.ts";
+import type { Exchange } from "../../../../http/exchange.ts";
 import { messagesTranslator } from "../../../../http/messages/request/translator.ts";
+import { itemTexts } from "../../../../http/responses/request/item-texts.ts";
 import { responseTranslator } from "../../../../http/responses/request/translator.ts";
+import { wholeRequest } from "../../../../http/responses/request/whole-request.ts";
 import type { OfferedTools } from "../../../../http/shared/agent/run-tools.ts";
 import type { ServerError } from "../../../../runtime/errors.ts";
 
@@ -69,6 +72,35 @@ describe("a file in a message of a response request", () => {
       assert.match(refusal.message, /a file in a message cannot be used/);
     }
   });
+
+  it("offers them in later requests that continue the stored response", async () => {
+    const continued = (body: object, items: typeof input | [typeof hi]) => {
+      const previous_response_id = `resp_${"0".repeat(32)}`;
+      const parameters = { responseId: "resp_1", offered };
+      const translation = responseTranslator.translate(
+        { input: "hi", previous_response_id, ...body },
+        parameters,
+        "refuse",
+      );
+      const responses = {
+        history: async () => [itemTexts(items.map((item, i) => ({ id: `msg_${i}`, ...item })) as never)],
+      };
+      return wholeRequest({} as Exchange, { responses } as never, translation, { add() {} } as never);
+    };
+    const names = ({ asked }: Awaited<ReturnType<typeof continued>>) =>
+      asked.tools?.specs.map(({ name }) => name) ?? [];
+    const later = await continued({}, input);
+    assert.deepEqual([later.agent?.groups, later.agent?.isPlain], [offered.groups, false]);
+    assert.deepEqual(names(later), names(await continued({ input }, [hi])));
+    const without = await continued({}, [hi]);
+    assert.deepEqual([without.agent?.groups, names(without)], [[], ["lookup"]]);
+    const off = await continued({ enable_search: false, enable_shell: false, enable_code_execution: false }, input);
+    assert.deepEqual([off.agent?.groups, names(off)], [[], ["lookup"]]);
+    const formatted = await continued({ grammar: { type: "regex", value: "a+" } }, input);
+    assert.deepEqual([formatted.agent?.groups, names(formatted)], [[], []]);
+    const own = await continued({ tools: [{ type: "function", name: "service_read_file" }] }, input);
+    assert.deepEqual(names(own), ["service_read_file", "lookup"]);
+  });
 });
 
 describe("an answer that ended at the limit of tool rounds", () => {
@@ -125,11 +157,11 @@ describe("skills of a request", () => {
 
 describe("server tools of a request", () => {
   it("make a plain request a run, unless they are not registered", () => {
-    for (const of of [ofChat, ofMessages]) {
-      const { groups, serverTools, isPlain } = of({}) ?? assert.fail();
+    for (const optionsOf of [ofChat, ofMessages]) {
+      const { groups, serverTools, isPlain } = optionsOf({}) ?? assert.fail();
       assert.deepEqual([groups, serverTools, isPlain], [[], ["lookup"], true]);
-      assert.equal(of({}, { ...offered, registersServerTools: false }), null);
-      assert.equal(of({}, null), null);
+      assert.equal(optionsOf({}, { ...offered, registersServerTools: false }), null);
+      assert.equal(optionsOf({}, null), null);
     }
   });
 

@@ -6,16 +6,25 @@ import type { HttpRequest, StreamSink } from "../../../../http/server/edge.ts";
 import { InFlight } from "../../../../http/server/in-flight.ts";
 import type { Frame, SocketConnection } from "../../../../http/server/socket/connection.ts";
 import { SocketSession } from "../../../../http/server/socket/session.ts";
+import { SocketSessions } from "../../../../http/server/socket/sessions.ts";
+
+const silent: SocketConnection = {
+  send: () => true,
+  drained: async () => {},
+  ping: () => {},
+  close: () => {},
+  destroy: () => {},
+};
+const handshakeFrom = (address: string) =>
+  ({ path: "/v1/responses", headers: new Map(), address }) as unknown as HttpRequest;
 
 /** A session in whose reply an event has begun but not ended. */
 function rig() {
   const frames: Frame[] = [];
   let isDestroyed = false;
   const connection: SocketConnection = {
+    ...silent,
     send: (added) => frames.push(...added) > 0,
-    drained: async () => {},
-    ping: () => {},
-    close: () => {},
     destroy: () => {
       isDestroyed = true;
     },
@@ -24,7 +33,7 @@ function rig() {
   const intake = new BodyIntake((_request, reply) => {
     sink = reply.stream(200, {});
   }, {});
-  const handshake = { path: "/v1/responses", headers: new Map(), address: "127.0.0.1" } as unknown as HttpRequest;
+  const handshake = handshakeFrom("127.0.0.1");
   const limits = { maxOpen: 1, idleMs: 60_000, lifetimeMs: 60_000 };
   const session = new SocketSession(connection, handshake, { intake, inFlight: new InFlight(), limits, onClosed() {} });
   const message = () => session.message(Buffer.from("{}"));
@@ -33,6 +42,28 @@ function rig() {
   sink.write(`data: ${"x".repeat(2 ** 16)}`);
   return { session, sink, message, frames, isDestroyed: () => isDestroyed };
 }
+
+describe("the connections of one client", () => {
+  it("are at most half of all, so that others can open some", () => {
+    const intake = new BodyIntake(() => {}, {});
+    const sockets = { maxOpen: 4, idleMs: 60_000, lifetimeMs: 60_000 };
+    const sessions = new SocketSessions(intake, new InFlight(), { sockets } as never);
+    const open = (address: string): SocketSession | string => {
+      const handshake = handshakeFrom(address);
+      return sessions.refusal(handshake)?.message ?? sessions.open(silent, handshake);
+    };
+    const opened = [open("a"), open("a")] as SocketSession[];
+    assert.match(
+      String(open("a")),
+      /^2 WebSocket connections of this client are open, its share of 4 \(max_websockets\)/,
+    );
+    opened.push(open("b") as SocketSession, open("b") as SocketSession);
+    assert.match(String(open("c")), /^4 WebSocket connections are open \(max_websockets\)/);
+    opened[0]?.closed();
+    opened[0] = open("a") as SocketSession;
+    for (const session of opened) session.closed();
+  });
+});
 
 describe("messages during an event that is sent in parts", () => {
   it("are refused after its last frame, and before the next event", () => {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Gate } from "../../../../runtime/queues/gate.ts";
+import { ClientGate } from "../../../../runtime/queues/keyed-gates.ts";
 
 describe("a gate", () => {
   it("runs as many at once as it has places, one client's in order, and clients in turns", async () => {
@@ -55,5 +56,25 @@ describe("a gate", () => {
     await assert.rejects(failing, /no/);
     assert.equal(await next, "yes");
     assert.equal(await gate.pass(async () => "again"), "again");
+  });
+});
+
+describe("a client gate", () => {
+  it("lets another client pass while one has as many runs as it may have", async () => {
+    const gate = new ClientGate(4);
+    const begun: string[] = [];
+    let end = () => {};
+    const ended = new Promise<void>((resolve) => (end = resolve));
+    const pass = (name: string): Promise<void> =>
+      gate.pass(async () => {
+        begun.push(name);
+        await ended;
+      }, name[0] ?? "");
+    const runs = ["a0", "a1", "a2", "a3", "a4", "b0"].map(pass);
+    await nextTurn();
+    assert.deepEqual(begun, ["a0", "a1", "b0"]);
+    end();
+    await Promise.all(runs);
+    assert.equal(begun.length, 6);
   });
 });
