@@ -18,12 +18,12 @@ export class KeyedGates {
   }
 
   /** Starts the run when the gate of the key lets it pass; see Gate.pass. */
-  async pass<T>(key: string, run: () => Promise<T>, client = ""): Promise<T> {
+  async pass<T>(key: string, run: () => Promise<T>, client = "", signal?: AbortSignal): Promise<T> {
     const entry = this.#entries.get(key) ?? { gate: new Gate(this.#places), users: 0 };
     this.#entries.set(key, entry);
     entry.users++;
     try {
-      return await entry.gate.pass(run, client);
+      return await entry.gate.pass(run, client, signal);
     } finally {
       if (--entry.users === 0) this.#entries.delete(key);
     }
@@ -43,6 +43,6 @@ export class ClientGate {
 
   /** Starts the run when both limits let it pass; see Gate.pass. */
   async pass<T>(run: () => Promise<T>, client: string, signal?: AbortSignal): Promise<T> {
-    return await this.#clients.pass(client, () => this.#gate.pass(run, client, signal));
+    return await this.#clients.pass(client, () => this.#gate.pass(run, client, signal), client, signal);
   }
 }

@@ -77,4 +77,16 @@ describe("a client gate", () => {
     await Promise.all(runs);
     assert.equal(begun.length, 6);
   });
+
+  it("lets a run that waits for its client's share be given up", async () => {
+    const gate = new ClientGate(2);
+    let end = () => {};
+    const running = gate.pass(() => new Promise<void>((resolve) => (end = resolve)), "a");
+    const stop = new AbortController();
+    const waiting = gate.pass(() => assert.fail("it was given up"), "a", stop.signal);
+    stop.abort(new Error("given up"));
+    await assert.rejects(waiting, /given up/);
+    end();
+    await running;
+  });
 });
