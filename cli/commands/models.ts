@@ -13,6 +13,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import { availableMemory } from "../../runtime/host/memory.ts";
 import { modelCaches } from "./model-caches.ts";
 import { sizeText, textTable } from "./table.ts";
+import { modelsFlags } from "./tool-flags.ts";
 
 const usage = "troupe models [--json]";
 const adapterFile = /(?:^|\/)adapter_model\.safetensors$/i;
@@ -92,7 +93,7 @@ function json(availableBytes: number, local: readonly LocalModel[]): string {
 
 function parse(args: readonly string[]) {
   try {
-    const { _: words, ...flags } = arg({ "--json": Boolean, "--help": Boolean, "-h": "--help" }, { argv: [...args] });
+    const { _: words, ...flags } = arg(modelsFlags, { argv: [...args] });
     if (words.length > 0) throw new ServerError("config_invalid", `unexpected "${words[0]}"; models expects ${usage}`);
     return flags;
   } catch (cause) {
