@@ -1,6 +1,6 @@
 // Redis connection: one connection for commands and one for subscriptions. While Redis cannot be reached or does not reply,
 // commands fail at once, so that callers never wait for a lost connection. Both connections reconnect with backoff.
-import { createClient, ErrorReply, type ReconnectStrategyError, RESP_TYPES } from "redis";
+import { createClient, ErrorReply, RESP_TYPES, type ReconnectStrategyError } from "redis";
 import { wallTime } from "../../clock.ts";
 import { ServerError } from "../../errors.ts";
 import { clientOptions, shownUrl } from "./redis-url.ts";
