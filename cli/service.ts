@@ -105,7 +105,7 @@ export class Service {
         adapters: sharedAdapters(config, state, front, log),
         agents,
         apiKeys,
-        tuner: createTuner(config),
+        tuner: createTuner(config, log),
         stopped,
       });
     } catch (error) {

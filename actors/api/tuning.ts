@@ -14,12 +14,12 @@ export interface TuneRequest {
   /** Name of a configured model, or the path or name of a model on this machine. */
   readonly model: string;
   readonly profile: TuneProfile;
-  /** The only quantization level to measure; null = measure all. */
+  /** The only quantization level to measure; null = the setting `quant` of the model, or all. */
   readonly level: string | null;
-  /** Whether to ignore GPUs. */
-  readonly cpu: boolean;
-  /** Data type of float (unquantized) weights. */
-  readonly dtype: "auto" | "f16" | "bf16" | "f32";
+  /** Whether to ignore GPUs; null = as the model is configured. */
+  readonly cpu: boolean | null;
+  /** Data type of float (unquantized) weights; null = as the model is configured. */
+  readonly dtype: "auto" | "f16" | "bf16" | "f32" | null;
   readonly revision: string | null;
   readonly tokenSource: string | null;
 }

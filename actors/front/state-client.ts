@@ -207,7 +207,8 @@ export class StateClient {
     } catch (thrown) {
       const { code, message, param } = toErrorRecord(thrown);
       // The supervisor retries a failed start only if its error is retryable, as peer_gone is. A failed restart must be retried, but
-      // not a failed first start.
+      // not a failed first start. Only a wrong setting keeps its code: with another one the command ends with exit code 1, and an
+      // orchestrator starts it again.
       throw new ServerError(isRestart ? "peer_gone" : code === "config_invalid" ? code : "internal", message, {
         param,
       });

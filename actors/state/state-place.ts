@@ -11,6 +11,7 @@ import { installCommand, isInstalled } from "../../runtime/host/optional-package
 import type { Bucket } from "../../runtime/store/bucket/bucket.ts";
 import { type RemovedStore, removeEarlierStore } from "../../runtime/store/earlier-store.ts";
 import { LmdbTables } from "../../runtime/store/lmdb/lmdb-tables.ts";
+import { checkFormat } from "../../runtime/store/lmdb/state-format.ts";
 import { MemoryTables } from "../../runtime/store/memory-tables.ts";
 import type { Store, StoreLimits } from "../../runtime/store/store.ts";
 import { Stores } from "../../runtime/store/stores.ts";
@@ -201,7 +202,10 @@ async function openBucket({ shared, isRestart = false }: StatePlaceInit): Promis
 }
 
 function openTables(folder: string | null): Tables {
-  return folder === null ? new MemoryTables() : new LmdbTables(join(folder, folderName));
+  if (folder === null) return new MemoryTables();
+  const own = join(folder, folderName);
+  checkFormat(own);
+  return new LmdbTables(own);
 }
 
 /** Returns the folder for the contents of files and skills. */

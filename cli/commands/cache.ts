@@ -7,6 +7,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import { nearest, suggestion } from "../../runtime/nearest.ts";
 import { modelCaches } from "./model-caches.ts";
 import { sizeText, textTable } from "./table.ts";
+import { cacheFlags } from "./tool-flags.ts";
 
 const usage = "troupe cache list [--json], or troupe cache delete -m ID [-y]";
 
@@ -35,12 +36,7 @@ function parse(args: readonly string[]) {
     throw invalid(`cache expects ${usage}; got ${action ?? "none"}${near ? `; did you mean "${near}"?` : ""}`);
   }
   const isAsking = action !== "list" && action !== "delete";
-  const spec = {
-    "--help": Boolean,
-    "-h": "--help",
-    ...(action === "list" ? { "--json": Boolean } : {}),
-    ...(action === "delete" ? { "--model-id": String, "-m": "--model-id", "--yes": Boolean, "-y": "--yes" } : {}),
-  } as const;
+  const spec: Partial<typeof cacheFlags.list & typeof cacheFlags.delete> = cacheFlags[isAsking ? "list" : action];
   try {
     const { _: words, ...flags } = arg(spec, { argv: isAsking ? [action] : others });
     if (words.length > 0) throw invalid(`unexpected "${words[0]}"; cache expects ${usage}`);

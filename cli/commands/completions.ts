@@ -1,11 +1,15 @@
-// `troupe completions bash|zsh|fish`: shell scripts that complete commands, flags and values, generated from the table of keys.
+// `troupe completions bash|zsh|fish`: shell scripts that complete commands, flags and values, generated from the table of keys
+// and from the specs of the commands without settings.
 
+import assert from "node:assert/strict";
+import type arg from "arg";
 import { ServerError } from "../../runtime/errors.ts";
 import { suggestion } from "../../runtime/nearest.ts";
 import { type CommandName, modelKinds, type ToolName } from "../arguments.ts";
 import type { Command } from "../config/key.ts";
 import { appliesTo, type KeyEntry, keyEntries } from "../config/keys.ts";
 import { commandHelp } from "../help.ts";
+import { cacheFlags, doctorFlags, loginFlags, modelsFlags, quantizeFlags, uqffFlags } from "./tool-flags.ts";
 
 /** Flag that the shell suggests. */
 interface Flag {
@@ -30,7 +34,26 @@ const usage = `troupe completions ${shells.join("|")}`;
 const helpFlag: Flag = { names: ["--help", "-h"], help: "Show the help", value: "none" };
 const allFlag: Flag = { names: ["--all"], help: "With --help: show all flags", value: "none" };
 const verboseFlag: Flag = { names: ["-v"], help: "Log level debug; -vv is trace", value: "none" };
-const jsonFlag: Flag = { names: ["--json"], help: "Print JSON", value: "none" };
+
+/** Flags of tools that are no settings, or mean something else there: help, and kind of value. */
+const ownFlags: Readonly<Record<string, Pick<Flag, "help" | "value">>> = {
+  "--help": helpFlag,
+  "--json": { help: "Print JSON", value: "none" },
+  "--model-id": { help: "Model", value: "any" },
+  "--yes": { help: "Delete without asking", value: "none" },
+  "--isq": { help: "Quantization level; repeatable", value: "any" },
+  "--output": { help: "File or folder to write", value: "path" },
+  "--from-uqff": { help: "UQFF file to take", value: "path" },
+  "--uqff": { help: "Write UQFF into the folder", value: "none" },
+  "--uqff-base-model": { help: "Model named in the README and the report of UQFF", value: "any" },
+  "--uqff-repo-id": { help: "Repository named in the README and the report of UQFF", value: "any" },
+  "--no-readme": { help: "Write no README.md into the folder", value: "none" },
+  "--quant": { help: "UQFF file, or a quantization", value: "any" },
+  "--write": { help: "Write the report into the folder", value: "none" },
+  "--base-model": { help: "Model that the report names as the unquantized one", value: "any" },
+  "--repo-id": { help: "Repository that the report names", value: "any" },
+  "--token": { help: "Access token; without it, login asks for it", value: "any" },
+};
 
 /** Prints the completion script. Throws config_invalid for an unknown shell. */
 export function completionsCommand(args: readonly string[]): void {
@@ -50,7 +73,6 @@ export function completionScript(shell: (typeof shells)[number]): string {
 
 function completed(): readonly Completed[] {
   const file: Flag = { names: ["--file", "-f"], help: "TOML file of settings", value: "path" };
-  const model: Flag = { names: ["--model-id", "-m"], help: "Model", value: "any" };
   const flagsOfAll: Readonly<Record<CommandName | ToolName, readonly Flag[]>> = {
     serve: flagsOf("serve"),
     run: flagsOf("run"),
@@ -58,20 +80,12 @@ function completed(): readonly Completed[] {
     bench: flagsOf("bench"),
     tune: flagsOf("tune"),
     "from-config": [file, helpFlag],
-    models: [jsonFlag, helpFlag],
-    cache: [model, jsonFlag, helpFlag],
-    quantize: [
-      model,
-      { names: ["--isq"], help: "Quantization level", value: "any" },
-      { names: ["--output", "-o"], help: "File or folder to write", value: "path" },
-      { names: ["--imatrix"], help: "Importance matrix", value: "path" },
-      { names: ["--topology"], help: "Levels of layers", value: "path" },
-      { names: ["--uqff"], help: "Write UQFF into the folder", value: "none" },
-      helpFlag,
-    ],
-    uqff: [model, { names: ["--quant"], help: "Quantization", value: "any" }, jsonFlag, helpFlag],
-    login: [{ names: ["--token"], help: "Access token; without it, login asks for it", value: "any" }, helpFlag],
-    doctor: [model, jsonFlag, helpFlag],
+    models: toolFlags(modelsFlags),
+    cache: toolFlags({ ...cacheFlags.list, ...cacheFlags.delete }),
+    quantize: toolFlags(quantizeFlags),
+    uqff: toolFlags(uqffFlags),
+    login: toolFlags(loginFlags),
+    doctor: toolFlags(doctorFlags),
     completions: [helpFlag],
   };
   const words: Readonly<Record<string, readonly string[]>> = {
@@ -93,6 +107,17 @@ function flagsOf(command: Command): readonly Flag[] {
     (entry) => entry.flags.length > 0 && !entry.key.planned && appliesTo(entry, command),
   );
   return [...offered.map(flagOf), verboseFlag, helpFlag, allFlag];
+}
+
+function toolFlags(spec: arg.Spec): readonly Flag[] {
+  const main = Object.keys(spec).filter((name) => typeof spec[name] !== "string");
+  return main.map((name) => {
+    const names = [name, ...Object.keys(spec).filter((other) => spec[other] === name)];
+    const key = keyEntries.find(({ flags }) => flags.includes(name));
+    const shown = ownFlags[name] ?? (key === undefined ? undefined : flagOf(key));
+    assert(shown !== undefined, `${name} is a flag of a setting, or has a help text here`);
+    return { names, help: shown.help, value: shown.value };
+  });
 }
 
 function flagOf({ flags, shortFlag, key }: KeyEntry): Flag {

@@ -19,6 +19,7 @@ import { type Config, type ModelConfig, resolveConfig } from "../config/config.t
 import { createProgress } from "../progress.ts";
 import { checkOptions } from "../system/check-options.ts";
 import { diagnose } from "../system/inspector.ts";
+import { doctorFlags } from "./tool-flags.ts";
 
 const usage = "troupe doctor [-m MODEL [-f FILE]] [--json]";
 const marks = { ok: "ok   ", warn: "warn ", error: "ERROR" } as const;
@@ -104,18 +105,7 @@ async function otherEngine(model: ModelConfig): Promise<string | null> {
 
 function parse(args: readonly string[]) {
   try {
-    const { _: words, ...flags } = arg(
-      {
-        "--model-id": String,
-        "-m": "--model-id",
-        "--quantized-file": String,
-        "-f": "--quantized-file",
-        "--json": Boolean,
-        "--help": Boolean,
-        "-h": "--help",
-      },
-      { argv: [...args] },
-    );
+    const { _: words, ...flags } = arg(doctorFlags, { argv: [...args] });
     if (words.length > 0) throw new ServerError("config_invalid", `unexpected "${words[0]}"; doctor expects ${usage}`);
     return flags;
   } catch (cause) {

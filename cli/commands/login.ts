@@ -6,6 +6,7 @@ import { whoAmI } from "../../engines/files/hub/api/hub-api.ts";
 import { createHubContext, hurried } from "../../engines/files/hub/api/hub-context.ts";
 import { checkToken, writeToken } from "../../engines/files/hub/api/hub-token.ts";
 import { ServerError } from "../../runtime/errors.ts";
+import { loginFlags } from "./tool-flags.ts";
 
 const usage = "troupe login [--token TOKEN]; without --token it is asked for, or read from standard input";
 
@@ -26,7 +27,7 @@ export async function loginCommand(args: readonly string[]): Promise<void> {
 
 function parse(args: readonly string[]) {
   try {
-    const { _: words, ...flags } = arg({ "--help": Boolean, "-h": "--help", "--token": String }, { argv: [...args] });
+    const { _: words, ...flags } = arg(loginFlags, { argv: [...args] });
     // The message does not quote the unexpected word, because it may be the token.
     if (words.length > 0) throw invalid(`unexpected words; login expects ${usage}`);
     return flags;

@@ -1,20 +1,29 @@
 // `troupe models`: lists recommended models with size, memory need and the command that serves them, and the models that are on
 // this machine: in the caches, and in the folders of Ollama and LM Studio.
+import { dirname } from "node:path";
 import arg from "arg";
-import { listCachedModels } from "../../engines/files/hub/cached-models.ts";
+import { unknownClass } from "../../engines/files/checkpoint/checkpoint.ts";
+import { type CachedModel, listCachedModels } from "../../engines/files/hub/cached-models.ts";
 import { catalog, memoryBytes, shownContext } from "../../engines/files/hub/catalog.ts";
+import { isCheckpoint } from "../../engines/files/hub/choice/checkpoint-choice.ts";
+import { findCached } from "../../engines/files/hub/hub-model.ts";
+import { parseHubSource } from "../../engines/files/hub/hub-source.ts";
 import { listForeignModels } from "../../engines/files/hub/other-programs.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { availableMemory } from "../../runtime/host/memory.ts";
 import { modelCaches } from "./model-caches.ts";
 import { sizeText, textTable } from "./table.ts";
+import { modelsFlags } from "./tool-flags.ts";
 
 const usage = "troupe models [--json]";
+const adapterFile = /(?:^|\/)adapter_model\.safetensors$/i;
 
 /** Model on this machine, with its name as accepted by `-m`. */
 interface LocalModel {
   readonly source: string;
   readonly bytes: number;
+  /** Reason why `serve -m` would refuse the model; null if none is known. */
+  readonly refusal: string | null;
 }
 
 /** Runs the command; `args` are the words after `troupe models`. Throws config_invalid for unknown arguments. */
@@ -28,11 +37,27 @@ export async function modelsCommand(args: readonly string[]): Promise<void> {
 }
 
 async function localModels(environment: NodeJS.ProcessEnv): Promise<LocalModel[]> {
-  const cached = await listCachedModels(modelCaches(environment));
-  const own = cached
-    .filter(({ files }) => files.length > 0)
-    .map(({ id, diskBytes }) => ({ source: id, bytes: diskBytes }));
-  return [...own, ...(await listForeignModels(environment))];
+  const caches = modelCaches(environment);
+  const cached = (await listCachedModels(caches)).filter(({ files }) => files.length > 0);
+  const own = cached.map(async (model) => {
+    return { source: model.id, bytes: model.diskBytes, refusal: await refusalOf(model, caches.hubCache) };
+  });
+  const foreign = (await listForeignModels(environment)).map((model) => ({ ...model, refusal: null }));
+  return [...(await Promise.all(own)), ...foreign];
+}
+
+/** Checks the names of a model's files, and its config.json; no weights are read. */
+async function refusalOf({ id, files }: CachedModel, cache: string): Promise<string | null> {
+  if (files.every(({ name }) => adapterFile.test(name))) return "a LoRA adapter: give it to --lora";
+  const source = parseHubSource(id);
+  const path = source === null ? null : await findCached({ source, cache });
+  if (path === null || !isCheckpoint(path)) return null;
+  try {
+    const name = await unknownClass(dirname(path));
+    return name === null ? null : `the architecture ${JSON.stringify(name)} cannot be loaded from safetensors`;
+  } catch (error) {
+    return (error as Error).message;
+  }
 }
 
 function report(availableBytes: number, local: readonly LocalModel[]): string {
@@ -41,7 +66,9 @@ function report(availableBytes: number, local: readonly LocalModel[]): string {
     const fits = needed <= availableBytes ? "yes" : "no";
     return [model.name, sizeText(model.bytes), sizeText(needed), fits, model.licence, model.about];
   });
-  const here = local.map(({ source, bytes }) => [source, sizeText(bytes), `troupe serve -m ${source}`]);
+  const here = local.map(({ source, bytes, refusal }) => {
+    return [source, sizeText(bytes), refusal === null ? `troupe serve -m ${source}` : `not served: ${refusal}`];
+  });
   const parts = [
     textTable([["MODEL", "DOWNLOAD", "MEMORY", "FITS", "LICENCE", "FOR"], ...rows]),
     `MEMORY is with a context of ${shownContext} tokens; FITS compares it with the free main memory, ` +
@@ -66,7 +93,7 @@ function json(availableBytes: number, local: readonly LocalModel[]): string {
 
 function parse(args: readonly string[]) {
   try {
-    const { _: words, ...flags } = arg({ "--json": Boolean, "--help": Boolean, "-h": "--help" }, { argv: [...args] });
+    const { _: words, ...flags } = arg(modelsFlags, { argv: [...args] });
     if (words.length > 0) throw new ServerError("config_invalid", `unexpected "${words[0]}"; models expects ${usage}`);
     return flags;
   } catch (cause) {

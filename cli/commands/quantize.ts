@@ -22,6 +22,7 @@ import { endOnSignals, unlessEnded } from "../run/signals.ts";
 import { version } from "../version.ts";
 import { byTroupe, writeReadme } from "./readme.ts";
 import { sizeText, textTable } from "./table.ts";
+import { quantizeFlags } from "./tool-flags.ts";
 import { type UqffOptions, writeUqff } from "./uqff/write-uqff.ts";
 
 const usage = `troupe quantize -m MODEL --isq LEVEL [--isq LEVEL …] -o FILE.gguf|FILE.uqff|FOLDER [FLAGS]
@@ -47,21 +48,6 @@ const usage = `troupe quantize -m MODEL --isq LEVEL [--isq LEVEL …] -o FILE.gg
   --threads N                 0: one per core
   --no-readme                 write no README.md into the folder
 `;
-
-const spec = {
-  ...{ "--model-id": String, "-m": "--model-id", "--isq": [String], "--output": String, "-o": "--output" },
-  ...{ "--imatrix": String, "--topology": String, "--isq-organization": String, "--dtype": String },
-  ...{ "--hf-overrides": String, "--tok-model-id": String, "--quantized-file": String, "-f": "--quantized-file" },
-  ...{
-    "--arch": String,
-    "-a": "--arch",
-    "--gqa": String,
-    "--matformer-config-path": String,
-    "--matformer-slice-name": String,
-  },
-  ...{ "--uqff": Boolean, "--uqff-base-model": String, "--uqff-repo-id": String, "--from-uqff": String },
-  ...{ "--threads": String, "--no-readme": Boolean, "--help": Boolean, "-h": "--help" },
-} satisfies arg.Spec;
 
 /** Flags that `bench` has too. Their values are checked as for `bench`. */
 const settingFlags = [
@@ -228,7 +214,7 @@ function parse(args: readonly string[]) {
   const [kind] = args;
   const words = kind !== undefined && modelKinds.includes(kind) ? args.slice(1) : args;
   try {
-    const { _: others, ...flags } = arg(spec, { argv: [...words] });
+    const { _: others, ...flags } = arg(quantizeFlags, { argv: [...words] });
     if (others.length > 0) throw invalid(`unexpected "${others[0]}"; usage:\n${usage}`);
     return flags;
   } catch (cause) {

@@ -286,7 +286,9 @@ export function checkSearch({ search, searchEmbeddingModel: name, models }: Sear
     throw invalid('search_provider = "searxng" expects search_url, the address of a SearXNG server; got none');
   }
   if ((provider === "brave" || provider === "tavily") && apiKey === null) {
-    throw invalid(`search_provider = "${provider}" expects a key in the variable SEARCH_API_KEY; got none`);
+    throw invalid(
+      `search_provider = "${provider}" expects a key in the variable SEARCH_API_KEY (search.apiKey of createTroupe); got none`,
+    );
   }
   if (name === null || modelNamed(name, models) !== undefined) return;
   const known = models.map(({ id }) => id).join(", ");

@@ -1,4 +1,5 @@
-// Settings given by a program that embeds troupe: the keys of a settings file, named as in Config. config.ts checks the values.
+// Settings given by a program that embeds troupe: the keys of a settings file and those of variables, named as in
+// Config. config.ts checks the values.
 import type { z } from "zod";
 import { ServerError } from "../../runtime/errors.ts";
 import { suggestion } from "../../runtime/nearest.ts";
@@ -8,7 +9,7 @@ import { appliesTo, type GroupName, groups, type KeyEntry, keyEntries, type keys
 
 type Keys = typeof keys;
 
-/** Values that a program may give a key: those of a settings file. A schema of `unknown` input accepts at least its own output. */
+/** Values that a program may give a key: those in a settings file. A schema of `unknown` input accepts at least its own output. */
 type Accepted<K> = K extends { readonly type: infer T extends z.ZodType; readonly default: infer Default }
   ? (unknown extends z.input<T> ? z.output<T> : z.input<T>) | Default
   : never;
@@ -89,9 +90,8 @@ function sectionOf(section: string, field: string): string | null {
 }
 
 function entryOf(section: string, field: string, name: string): KeyEntry {
-  const known = keyEntries.filter(
-    (entry) => groups[entry.group].section === section && entry.names.length > 0 && appliesTo(entry, "serve"),
-  );
+  // Keys that have no name in a file, such as secrets, are included: a program reads no settings from the environment.
+  const known = keyEntries.filter((entry) => groups[entry.group].section === section && appliesTo(entry, "serve"));
   const entry = known.find((one) => one.field === field);
   if (entry === undefined) {
     throw invalid(

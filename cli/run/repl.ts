@@ -51,6 +51,7 @@ export class Repl {
     this.#keyboard = new Keyboard(options.input, {
       onPaste: (text) => this.#paste(text),
       onInterrupt: () => this.interrupt(),
+      onDropped: (reason) => this.notice(options.notes.red(reason)),
     });
     this.#editor = createInterface({
       input: this.#keyboard,

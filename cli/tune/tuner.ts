@@ -5,20 +5,21 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TuneProfile, TuneRequest, TuneResult, Tuner } from "../../actors/api/tuning.ts";
 import type { EngineName } from "../../engines/engine.ts";
-import { findLocalModel } from "../../engines/files/hub/local-model.ts";
-import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { type NativeHost, nativeHost } from "../../engines/llama/native/native-host.ts";
 import type { SourceOptions } from "../../engines/quantization/conversion/plan-model.ts";
 import { parseLevel } from "../../engines/quantization/plan/levels.ts";
 import { dtypes } from "../../engines/quantization/plan/types.ts";
-import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import { ServerError } from "../../runtime/errors.ts";
 import { hostFacts } from "../../runtime/host/system.ts";
+import type { Logger } from "../../runtime/log/log.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
 import { sourceOptionsOf } from "../assembly/quantization/load-options.ts";
+import { isAuto } from "../assembly/quantization/quant.ts";
 import type { Config, ModelConfig } from "../config/config.ts";
 import { keys } from "../config/keys.ts";
 import type { DeviceMemory } from "./fit.ts";
-import type { CommandFlags } from "./recommendation.ts";
+import { type KeptSetting, keptSettings } from "./recommendation.ts";
+import { requestedModel } from "./requested-model.ts";
 import type { TuneJob, TuneProgress } from "./tuning.ts";
 
 const tuneModule = new URL("./tune-place.js", import.meta.url);
@@ -48,7 +49,7 @@ export interface TuneOptions {
 }
 
 /** Creates the tuner of a server. */
-export function createTuner(config: Config): Tuner {
+export function createTuner(config: Config, log: Logger): Tuner {
   let isBusy = false;
   return {
     tune: async (request, signal) => {
@@ -59,7 +60,7 @@ export function createTuner(config: Config): Tuner {
       }
       isBusy = true;
       try {
-        return await runTuningInChild(await settingsOf(config, request), { signal });
+        return await runTuningInChild(await requestedTuning(config, request, log), { signal });
       } finally {
         isBusy = false;
       }
@@ -117,19 +118,27 @@ async function hostPart(cpu: boolean, engine: "auto" | EngineName, native: Nativ
   return { engines: usable, backend: device === undefined ? "cpu" : (gpu ?? "cpu"), memory, warnings };
 }
 
-/** Returns the settings of a tuning that a client requests. The tuning may choose everything that the request does not set. */
-async function settingsOf(config: Config, request: TuneRequest): Promise<TuneSettings> {
-  const { model: name, profile, level, cpu, dtype, revision, tokenSource } = request;
-  const { model, modelId, path } = await localModel(config, name, revision);
+/**
+ * Returns the settings of a tuning that a client requests. The settings of a configured model are kept, except those that the tuning or the
+ * request chooses.
+ */
+export async function requestedTuning(config: Config, request: TuneRequest, log: Logger): Promise<TuneSettings> {
+  const { model: name, profile, revision, tokenSource } = request;
+  const { model, modelId, path } = await requestedModel(config, request, log);
   const notes: string[] = [];
   if (revision !== null && model !== null) notes.push("hf_revision has no effect on a model of the server's settings");
   if (tokenSource !== null) notes.push("token_source has no effect: the server downloads nothing for a tuning");
+  const cpu = request.cpu ?? model?.device.cpu ?? false;
+  const dtype = request.dtype ?? model?.dtype ?? "auto";
+  const quant = model?.quantization.quant ?? null;
+  if (isAuto(quant)) notes.push('quant = "auto" is not repeated: the tuning chooses the quantization');
+  const kept = model === null ? [] : keptSettings(ownSettings(config, model), model, notes);
   return {
     ...freeSettings(profile, requestBudgetMs),
     model: name,
     path,
-    flags: flagsOf(model, modelId, dtype, cpu),
-    level,
+    flags: { modelId, kept: [...kept, ...chosenSettings(cpu, dtype)] },
+    level: request.level ?? (quant === null || isAuto(quant) ? null : String(quant)),
     dtype,
     cpu,
     notes,
@@ -149,62 +158,19 @@ function freeSettings(profile: TuneProfile, budgetMs: number) {
   };
 }
 
-function flagsOf(model: ModelConfig | null, modelId: string, dtype: string, cpu: boolean): CommandFlags {
-  const { quantizedFile = null, tokModelId = null } = model?.format ?? {};
-  const hfCache = model?.device.hfCache ?? null;
-  const settings = [
-    ["models.format", "quantized_file", "--quantized-file", quantizedFile],
-    ["models.format", "tok_model_id", "--tok-model-id", tokModelId],
-    ["models.device", "hf_cache", "--hf-cache", hfCache],
-    ["models.device", "cpu", "--cpu", cpu || null],
-    ["", "matformer_config_path", "--matformer-config-path", model?.matformerConfigPath ?? null],
-    ["", "matformer_slice_name", "--matformer-slice-name", model?.matformerSliceName ?? null],
-    ["models", "arch", "--arch", model?.arch ?? null],
-    ["models.format", "gqa", "--gqa", model === null || model.format.gqa === 1 ? null : model.format.gqa],
-    ["models", "dtype", "--dtype", dtype === "auto" ? null : dtype],
-  ] as const;
-  const kept = settings.flatMap(([section, name, flag, value]) =>
-    value === null ? [] : [{ section, name, flag, value }],
-  );
-  return { modelId, kept };
+/** Returns the config with only those settings of a model that neither the tuning nor a request chooses. */
+function ownSettings(config: Config, { id, quantization }: ModelConfig): Config {
+  const chosen = ["cpu", "dtype", "deviceLayers", ...(isAuto(quantization.quant) ? ["quant"] : [])];
+  const index = config.models.findIndex((model) => model.id === id);
+  return {
+    ...config,
+    origins: config.origins.filter(({ model, field }) => model === index && !chosen.includes(field)),
+  };
 }
 
-interface LocalModel {
-  readonly model: ModelConfig | null;
-  readonly modelId: string;
-  readonly path: string;
-}
-
-/** Finds a model on this machine. Nothing is downloaded, because a client must not fill the disk of the server. */
-async function localModel(config: Config, name: string, revision: string | null): Promise<LocalModel> {
-  const { models, defaultModelId } = config;
-  const wanted = name === "default" ? defaultModelId : name;
-  const model = models.find(({ id, modelId }) => id === wanted || modelId === wanted) ?? null;
-  const environment = { ...process.env, HF_HUB_OFFLINE: "1" };
-  try {
-    if (model !== null) {
-      const { hfCache } = model.device;
-      const { quantizedFile } = model.format;
-      return {
-        model,
-        modelId: model.modelId,
-        ...(await resolveModel(model.modelId, { environment, hfCache, quantizedFile })),
-      };
-    }
-    // The error of another file would contain its first bytes.
-    const local = await findLocalModel(name, null).catch(() => {
-      throw new ServerError("model_not_found", "it is not a model file, or cannot be read");
-    });
-    if (local !== null) return { model, modelId: name, path: local };
-    // Only names on the hub are looked up, because other sources would install packages or run other programs.
-    if (!/^[\w.-]+\/[\w.-]+(?::.+)?$/.test(name))
-      throw new ServerError("model_not_found", "no file and no name of the hub");
-    const source = revision === null ? name : name.replace(/^([^:]+)/, `$1@${revision}`);
-    return { model, modelId: source, ...(await resolveModel(source, { environment })) };
-  } catch (cause) {
-    const known = models.map(({ id }) => JSON.stringify(id)).join(", ");
-    const reason = toErrorRecord(cause).message.slice(0, 300);
-    const message = `no model ${JSON.stringify(name.slice(0, 200))} is on this machine; configured are ${known} (${reason})`;
-    throw new ServerError("model_not_found", message, { param: "model_id", cause });
-  }
+function chosenSettings(cpu: boolean, dtype: string): KeptSetting[] {
+  return [
+    ...(cpu ? [{ section: "models.device", name: "cpu", flag: "--cpu", value: true }] : []),
+    ...(dtype === "auto" ? [] : [{ section: "models", name: "dtype", flag: "--dtype", value: dtype }]),
+  ];
 }

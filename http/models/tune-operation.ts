@@ -13,18 +13,20 @@ const optionalText = z.string().min(1).max(MAX_TEXT_LENGTH).nullish();
 export const tuneRequestSchema = z.strictObject({
   model_id: z.string().min(1).max(MAX_TEXT_LENGTH).meta({
     description:
-      "Id of a configured model, `default`, or the path or hub name of a model that is on the server's machine.",
+      "Id of a configured model, `default`, the path of a file beside a configured model or in the server's caches of models, or the hub name of a cached model.",
   }),
   profile: z.enum(tuneProfiles).default("balanced").meta({
     description:
       "quality: the best quality that fits in memory; fast: the most tokens per second; balanced: speed, weighted with quality.",
   }),
-  requested_isq: optionalText.meta({ description: "The only quantization level to measure, such as Q4K." }),
-  cpu: z.boolean().nullish().meta({ description: "Ignore GPUs." }),
-  dtype: z
-    .enum(["auto", "f16", "bf16", "f32"])
-    .nullish()
-    .meta({ description: "Number type of float weights that are not quantized; auto: as in the model's files." }),
+  requested_isq: optionalText.meta({
+    description: "The only quantization level to measure, such as Q4K; unset: that of the setting `quant`, or all.",
+  }),
+  cpu: z.boolean().nullish().meta({ description: "Ignore GPUs; unset: as the model is configured." }),
+  dtype: z.enum(["auto", "f16", "bf16", "f32"]).nullish().meta({
+    description:
+      "Number type of float weights that are not quantized; auto: as in the model's files; unset: as the model is configured.",
+  }),
   hf_revision: optionalText.meta({ description: "Revision on the model hub, for a hub name." }),
   token_source: optionalText.meta({ description: "No effect: the server downloads nothing for a tuning." }),
   max_image_length: z

@@ -12,8 +12,8 @@ export const tuneModel: RouteHandler = async (exchange, { tuner, log }) => {
     model: body.model_id,
     profile: body.profile,
     level: levelOf(body.requested_isq ?? null),
-    cpu: body.cpu ?? false,
-    dtype: body.dtype ?? "auto",
+    cpu: body.cpu ?? null,
+    dtype: body.dtype ?? null,
     revision: body.hf_revision ?? null,
     tokenSource: body.token_source ?? null,
   };

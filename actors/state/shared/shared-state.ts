@@ -84,7 +84,7 @@ export class SharedState {
 
   /**
    * Connects to Redis and acquires the lease of this replica. `isRestart`: whether the main thread already had a state thread, so
-   * that it may have something to respond before `ready` is called. Throws config_invalid.
+   * that it may have something to respond before `ready` is called. Throws config_invalid or storage_unavailable.
    */
   static async open(
     init: SharedStateInit,

@@ -13,6 +13,7 @@ import { type ModelConfig, resolveConfig } from "../../config/config.ts";
 import { createProgress } from "../../progress.ts";
 import { version } from "../../version.ts";
 import { sizeText, textTable } from "../table.ts";
+import { uqffFlags } from "../tool-flags.ts";
 import { reportFile, reportOn, type UqffReport } from "./report.ts";
 import { verify } from "./verify.ts";
 
@@ -32,18 +33,6 @@ troupe uqff inspect -m MODEL [--quant NAME] [--json] [TENSOR]
 
 report: layers with their types and bytes. verify: reads all weights; exit code 1 if something is wrong.
 `;
-
-const spec = {
-  ...{
-    "--model-id": String,
-    "-m": "--model-id",
-    "--quant": String,
-    "--json": Boolean,
-    "--help": Boolean,
-    "-h": "--help",
-  },
-  ...{ "--write": Boolean, "--base-model": String, "--repo-id": String },
-} satisfies arg.Spec;
 
 /** Runs the command; `args` are the words after `troupe uqff`. Throws config_invalid for unknown arguments. */
 export async function uqffCommand(args: readonly string[]): Promise<void> {
@@ -177,7 +166,7 @@ function parse(args: readonly string[]) {
   if (action === undefined && !isAsking)
     throw invalid(`uqff expects ${actions.join(", ")}; got ${first ?? "none"}; usage:\n${usage}`);
   try {
-    const { _: words, ...flags } = arg(spec, { argv: isAsking ? ["--help"] : others });
+    const { _: words, ...flags } = arg(uqffFlags, { argv: isAsking ? ["--help"] : others });
     if (words.length > (action === "inspect" ? 1 : 0)) throw invalid(`unexpected "${words.at(-1)}"; usage:\n${usage}`);
     return { action, word: words[0], flags };
   } catch (cause) {

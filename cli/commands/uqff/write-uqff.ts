@@ -3,7 +3,8 @@
 // mistral.rs.
 import { copyFile, mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { isObject, type JsonObject, merged } from "../../../engines/files/checkpoint/config.ts";
+import { classNamed } from "../../../engines/files/checkpoint/architectures/named-architecture.ts";
+import { Config, isObject, type JsonObject, merged } from "../../../engines/files/checkpoint/config.ts";
 import { readJsonObject } from "../../../engines/files/checkpoint/json-file.ts";
 import { isCheckpoint } from "../../../engines/files/hub/choice/checkpoint-choice.ts";
 import { withFileLock } from "../../../engines/files/hub/download/file-lock.ts";
@@ -41,6 +42,7 @@ interface Written {
 
 /** Interval in ms between checks whether another process has released its lock. */
 const lockPollMs = 500;
+const configFile = "config.json";
 /** Names of the small files that are copied: tokenizer, templates, defaults, and configuration of embedding models. */
 const copied =
   /^(?:generation_config|config_sentence_transformers|modules|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template|processor_config|preprocessor_config)\.json$|^(?:artifact\.metadata|tokenizer\.model|vocab\.txt|merges\.txt|chat_template\.jinja)$/;
@@ -62,23 +64,35 @@ export async function writeUqff(source: string, levels: readonly string[], optio
   if ((await realFolder(folder)) === (await realFolder(dirname(source)))) {
     throw new ServerError("config_invalid", `-o names the folder of the model itself, ${folder}; name another`);
   }
-  await refuseOtherConfig(dirname(source), folder);
+  const config = await changedConfig(source, model);
+  await refuseOtherConfig(config, folder);
   const written: Written[] = [];
   for (const name of levels) {
     // A `-0` at the end of a given file name is the number of the first shard.
     const stem = isFile ? basename(output).replace(/(?:-0)?\.uqff$/i, "") : stemOfType(name);
     written.push(await writeLevel(source, name, folder, stem, options));
   }
+  await writeFile(join(folder, configFile), `${JSON.stringify(config, null, 2)}\n`);
   await copySmallFiles(dirname(source), folder, model);
   await writeReport(folder, written, options);
   if (hasReadme) await writeReadme(folder, readme(folder, written, options), options.warn);
   return table(folder, written);
 }
 
-/** Throws config_invalid if the config.json in the folder is not of a model of this type. It would be replaced. */
-async function refuseOtherConfig(from: string, into: string): Promise<void> {
-  const [own, there] = await Promise.all([from, into].map((folder) => readJsonObject(join(folder, "config.json"))));
-  if (there == null || there.model_type === own?.model_type) return;
+/**
+ * Returns the content of config.json with the user's changes (`hf_overrides`, and the class that `arch` names), and without the settings of
+ * an earlier quantization.
+ */
+async function changedConfig(source: string, { hfOverrides, arch }: ModelConfig): Promise<JsonObject> {
+  const path = join(dirname(source), configFile);
+  const config = unquantized(merged((await readJsonObject(path)) ?? {}, (hfOverrides ?? {}) as JsonObject));
+  return arch === null ? config : { ...config, architectures: [classNamed(arch, new Config(path, config))] };
+}
+
+/** Throws config_invalid if the config.json in the folder is not of a model of the same type. It would be replaced. */
+async function refuseOtherConfig(own: JsonObject, into: string): Promise<void> {
+  const there = await readJsonObject(join(into, configFile));
+  if (there == null || there.model_type === own.model_type) return;
   const message = `-o names the folder ${into}, whose config.json is not of this type of model and would be replaced; name another`;
   throw new ServerError("config_invalid", message);
 }
@@ -106,17 +120,8 @@ async function writeLevel(
   return { level, stem, planned, seconds: (performance.now() - start) / 1000 };
 }
 
-/**
- * Copies tokenizer, templates and defaults. Writes config.json with the user's changes, and without the settings of an earlier
- * quantization.
- */
-async function copySmallFiles(
-  from: string,
-  into: string,
-  { hfOverrides, tokenizer, format }: ModelConfig,
-): Promise<void> {
-  const config = merged((await readJsonObject(join(from, "config.json"))) ?? {}, (hfOverrides ?? {}) as JsonObject);
-  await writeFile(join(into, "config.json"), `${JSON.stringify(unquantized(config), null, 2)}\n`);
+/** Copies tokenizer, templates and defaults. */
+async function copySmallFiles(from: string, into: string, { tokenizer, format }: ModelConfig): Promise<void> {
   for (const name of await readdir(from)) {
     if (copied.test(name)) await copyFile(join(from, name), join(into, name));
     else if (copiedFolders.test(name)) await copyFolder(join(from, name), join(into, name));

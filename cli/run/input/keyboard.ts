@@ -13,6 +13,8 @@ export interface KeyHandlers {
   onPaste(text: string): void;
   /** Called at ctrl-c while keys are held back. */
   onInterrupt(): void;
+  /** Called with the reason why typed or pasted text was dropped. */
+  onDropped(reason: string): void;
 }
 
 const pasteStart = "\x1b[200~";
@@ -22,12 +24,17 @@ const ctrlC = "\x03";
 export const markPastes = { on: "\x1b[?2004h", off: "\x1b[?2004l" };
 /** Maximum number of characters held back: of a paste without its end sequence, or of keys typed during a long answer. */
 const maxWaiting = 4 * 1024 * 1024;
+const tooLong =
+  "a paste, or text typed during an answer, expects at most 4 MiB; more came, and all of it was dropped: send less at once";
 
 export class Keyboard extends Readable {
   readonly #source: KeySource;
   readonly #handlers: KeyHandlers;
   readonly #decoder = new StringDecoder("utf8");
   #waiting = "";
+  /** Whether the text waiting is the end of a paste that was dropped; the rest of it is dropped, too. */
+  #isInDropped = false;
+  #hasDropped = false;
   #isHeld = false;
   #hasEnded = false;
 
@@ -51,7 +58,7 @@ export class Keyboard extends Readable {
 
   /** Discards the keys that are held back. */
   forget(): void {
-    this.#waiting = "";
+    this.#drop(this.#waiting);
   }
 
   /** Lets another program use the terminal until `work` ends. */
@@ -90,11 +97,24 @@ export class Keyboard extends Readable {
     // Ctrl-c also ends a paste whose end sequence was lost.
     if (interrupt >= 0 && (this.#isHeld || this.#waiting.startsWith(pasteStart))) {
       this.#waiting = text.slice(interrupt + 1);
+      this.#isInDropped = false;
       if (this.#isHeld) this.#handlers.onInterrupt();
       else this.push(ctrlC);
     } else if (this.#waiting.length + text.length <= maxWaiting) this.#waiting += text;
+    else {
+      this.#hasDropped ||= !this.#isInDropped;
+      this.#drop(this.#waiting + text);
+    }
     this.#deliver();
   };
+
+  /** Drops `keys`. Of an unfinished paste, keeps as much of the end as may be a part of its end sequence. */
+  #drop(keys: string): void {
+    const start = keys.lastIndexOf(pasteStart);
+    this.#isInDropped = start >= 0 && !keys.includes(pasteEnd, start);
+    const pasted = keys.slice(start + pasteStart.length);
+    this.#waiting = this.#isInDropped ? pasteStart + pasted.slice(1 - pasteEnd.length) : "";
+  }
 
   readonly #onEnd = (): void => {
     this.#hasEnded = true;
@@ -103,13 +123,18 @@ export class Keyboard extends Readable {
 
   /** Delivers one line at a time. A line may start an answer, and the following text is then held back. */
   #deliver(): void {
+    if (this.#hasDropped && !this.#isHeld) {
+      this.#hasDropped = false;
+      this.#handlers.onDropped(tooLong);
+    }
     while (!this.#isHeld && this.#waiting !== "") {
       if (this.#waiting.startsWith(pasteStart)) {
         const end = this.#waiting.indexOf(pasteEnd);
         if (end < 0) break;
         const text = this.#waiting.slice(pasteStart.length, end);
         this.#waiting = this.#waiting.slice(end + pasteEnd.length);
-        this.#handlers.onPaste(text);
+        if (!this.#isInDropped) this.#handlers.onPaste(text);
+        this.#isInDropped = false;
         continue;
       }
       const length = plainLength(this.#waiting);

@@ -15,6 +15,7 @@ export function openQuestions(input: KeySource, screen: OutputStream, onInterrup
   const keyboard = new Keyboard(input, {
     onPaste: (text) => editor.write(withoutControls(text).replaceAll("\n", " ")),
     onInterrupt,
+    onDropped: (reason) => void screen.write(`${reason}\n`),
   });
   const editor = createInterface({ input: keyboard, output: screen, terminal: true, historySize: 0 });
   const questions = new Questions(keyboard, editor, screen);

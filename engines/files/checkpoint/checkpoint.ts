@@ -120,14 +120,32 @@ async function readLayers(uqff: string): Promise<Sources> {
   return { model, sources: uqffTensors(model) };
 }
 
-function findArchitecture(config: Config, whole: JsonObject): CheckpointArchitecture {
+/**
+ * Returns the class in the config.json of a folder if it cannot be loaded from safetensors; null if it can, or if there is no config.json.
+ * Reads no weights.
+ */
+export async function unknownClass(folder: string): Promise<string | null> {
+  const path = join(folder, "config.json");
+  const whole = await readJsonObject(path);
+  if (whole === null) return null;
+  const config = new Config(path, whole);
+  const name = classOf(config, whole);
+  return architectureFor(name, config) === undefined ? name : null;
+}
+
+/** Returns the class of the model: a known one if config.json names one. */
+function classOf(config: Config, whole: JsonObject): string {
   // Models with image or audio input may name the class of their text model in its nested config.
   const nested = isObject(whole.text_config) ? whole.text_config.architectures : undefined;
   const names = [whole.architectures, nested].filter(Array.isArray).map(([first]) => first as unknown);
   const known = names.find((name) => typeof name === "string" && architectureFor(name, config) !== undefined);
   const name = known ?? names.at(-1);
-  if (typeof name !== "string")
-    throw config.invalid("architectures", whole.architectures, "a list with the name of a class");
+  if (typeof name === "string") return name;
+  throw config.invalid("architectures", whole.architectures, "a list with the name of a class");
+}
+
+function findArchitecture(config: Config, whole: JsonObject): CheckpointArchitecture {
+  const name = classOf(config, whole);
   const found = architectureFor(name, config);
   if (found) return found;
   throw new ServerError(

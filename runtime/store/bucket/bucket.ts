@@ -44,16 +44,17 @@ export class Bucket {
     this.#shown = `${endpoint}/${prefix}`;
   }
 
-  /** Checks that the bucket can be read. Throws config_invalid. */
+  /** Checks that the bucket can be read. Throws config_invalid, or storage_unavailable if it cannot be reached or is not ready. */
   static async open(url: string, keys: BucketKeys): Promise<Bucket> {
     const bucket = new Bucket(url, keys);
-    try {
-      if ((await bucket.#client.listObjectsPaged("/", bucket.#prefix, 1)) === null)
-        throw new Error("there is no such bucket");
-    } catch (error) {
-      const text = `files_url expects a bucket at ${bucket.#shown}: ${reasonOf(error)}; check the address and the keys`;
-      throw new ServerError("config_invalid", text, { param: "files_url", cause: error });
-    }
+    const refused = (code: "config_invalid" | "storage_unavailable", reason: string, cause?: unknown) => {
+      const text = `files_url expects a bucket at ${bucket.#shown}: ${reason}; check the address and the keys`;
+      return new ServerError(code, text, { param: "files_url", cause });
+    };
+    const page = await bucket.#client.listObjectsPaged("/", bucket.#prefix, 1).catch((error) => {
+      throw refused(mayPass(error) ? "storage_unavailable" : "config_invalid", reasonOf(error), error);
+    });
+    if (page === null) throw refused("config_invalid", "there is no such bucket");
     return bucket;
   }
 

@@ -1,6 +1,6 @@
 // Redis connection: one connection for commands and one for subscriptions. While Redis cannot be reached or does not reply,
 // commands fail at once, so that callers never wait for a lost connection. Both connections reconnect with backoff.
-import { createClient, ErrorReply, RESP_TYPES } from "redis";
+import { createClient, ErrorReply, RESP_TYPES, type ReconnectStrategyError } from "redis";
 import { wallTime } from "../../clock.ts";
 import { ServerError } from "../../errors.ts";
 import { clientOptions, shownUrl } from "./redis-url.ts";
@@ -80,8 +80,8 @@ export class RedisConnection {
   }
 
   /**
-   * Opens the connection. Throws config_invalid if Redis cannot be reached, refuses the login, or is older than 6.2. `onChange`
-   * is called when the connection is lost and when it is back.
+   * Opens the connection. Throws config_invalid if Redis refuses the login or is older than 6.2, and storage_unavailable if it cannot be
+   * reached or is not ready. `onChange` is called when the connection is lost and when it is back.
    */
   static async open(url: string, scripts: readonly Script[], onChange: ConnectionListener): Promise<RedisConnection> {
     const options = clientOptions(url);
@@ -100,8 +100,11 @@ export class RedisConnection {
       await connection.#connect();
     } catch (error) {
       connection.close();
-      const text = `state_url: expected a Redis or Valkey server at ${shownUrl(url)}: ${reasonOf(error)}`;
-      throw new ServerError("config_invalid", text, { param: "state_url", cause: error });
+      const [code, remedy] = isRefusal(error)
+        ? (["config_invalid", "correct state_url"] as const)
+        : (["storage_unavailable", "start it, or correct state_url"] as const);
+      const text = `state_url: expected a Redis or Valkey server at ${shownUrl(url)}: ${reasonOf(error)}; ${remedy}`;
+      throw new ServerError(code, text, { param: "state_url", cause: error });
     }
     isOpen = true;
     return connection;
@@ -194,7 +197,7 @@ export class RedisConnection {
     const info = await this.#info();
     const [, major = "0", minor = "0"] = /redis_version:(\d+)\.(\d+)/.exec(info) ?? [];
     if (Number(major) * 100 + Number(minor) < 602)
-      throw new Error(`expected Redis 6.2 or newer, got ${major}.${minor}`);
+      throw new ServerError("unsupported", `expected Redis 6.2 or newer, got ${major}.${minor}`);
     this.#server = serverIn(info);
     this.#clockAheadMs = clockAheadIn(info);
   }
@@ -290,6 +293,13 @@ function isReadOnlyReplica(info: string): boolean {
 /** Returns whether a replica has refused a command. Redis 6.2 writes the error of a command in a script behind other text. */
 function isReplicaError(error: unknown): boolean {
   return error instanceof ErrorReply && /(^|-)(READONLY|MASTERDOWN) /.test(error.message);
+}
+
+/** Returns whether a failure to connect lasts until a setting or the server is changed: a refused login, or an older server. */
+function isRefusal(error: unknown): boolean {
+  if (error instanceof ServerError && error.code === "unsupported") return true;
+  const reply = error instanceof ServerError ? error.cause : ((error as ReconnectStrategyError).originalError ?? error);
+  return reply instanceof ErrorReply && !/^(LOADING|BUSY|MASTERDOWN) |max number of clients/.test(reply.message);
 }
 
 /** Returns the time in ms to wait before the next attempt to connect. `retries`: number of attempts so far. */

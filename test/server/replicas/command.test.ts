@@ -70,7 +70,7 @@ describe("servers with state_url", { skip: lacksRedis, timeout: 180_000 }, () =>
       await redis.stop();
     }
     const failed = await runCommand(["serve", "-m", model, "--engine", "wasm", "--port", "0"], environment);
-    assert.equal(failed.code, 2);
+    assert.equal(failed.code, 1);
     assert.match(failed.stderr + failed.stdout, /state_url: expected a Redis or Valkey server at redis:\/\/127.0.0.1/);
     assert.doesNotMatch(failed.stderr + failed.stdout, /sesame/);
   });

@@ -4,7 +4,7 @@ import { ServerError } from "../../../../runtime/errors.ts";
 import { quote } from "../../gguf/invalid-file.ts";
 import type { Config } from "../config.ts";
 import type { CheckpointArchitecture } from "./architecture.ts";
-import { architectures } from "./registry.ts";
+import { architectureFor, architectures } from "./registry.ts";
 
 const ending = /(?:ForCausalLM|ForConditionalGeneration|ForSequenceClassification|ForMaskedLM|LMHeadModel|Model)$/;
 
@@ -13,6 +13,17 @@ export function architectureNamed(name: string, config: Config): CheckpointArchi
   const found = architectures.find((one) => namesOf(one).includes(plain(name)) && (one.applies?.(config) ?? true));
   if (found !== undefined) return found;
   throw unknownName(name);
+}
+
+/**
+ * Returns a class by which config.json names the same architecture as this name: the class that config.json has, if possible. Throws
+ * `config_invalid`, which lists all names.
+ */
+export function classNamed(name: string, config: Config): string {
+  const chosen = architectureNamed(name, config);
+  const [own] = [config.value("architectures")].flat();
+  if (typeof own === "string" && architectureFor(own, config)?.name === chosen.name) return own;
+  return chosen.classes.find((one) => architectureFor(one, config) === chosen) ?? name;
 }
 
 /** Returns the GGUF name of the architecture with this name. Throws `config_invalid`, which lists all names. */

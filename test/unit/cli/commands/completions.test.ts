@@ -51,6 +51,14 @@ describe("completion in bash", { skip: !isInstalled("bash") }, () => {
     assert.deepEqual(offered("completions", ""), ["bash", "zsh", "fish", "--help", "-h"]);
   });
 
+  it("offers all flags of the commands without settings", () => {
+    assert.deepEqual(offered("cache", "-"), ["--json", "--help", "-h", "--model-id", "-m", "--yes", "-y"]);
+    assert.deepEqual(offered("doctor", "--q"), ["--quantized-file"]);
+    assert.deepEqual(offered("uqff", "report", "--w"), ["--write"]);
+    assert.deepEqual(offered("quantize", "--uqff-"), ["--uqff-base-model", "--uqff-repo-id"]);
+    assert.deepEqual(offered("quantize", "--dtype", "bf"), ["bf16"]);
+  });
+
   it("offers the values of a flag if it has any", () => {
     assert.deepEqual(offered("serve", "--engine", ""), ["auto", "llama", "wasm", "remote"]);
     assert.deepEqual(offered("serve", "--paged-attn", "o"), ["on", "off"]);

@@ -15,6 +15,7 @@ async function start(
   signal: AbortSignal,
   files: readonly string[] = [],
   other = "",
+  words: readonly string[] = [],
 ) {
   const folder = mkdtempSync(join(tmpdir(), "troupe-write-uqff-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
@@ -23,7 +24,7 @@ async function start(
   for (const name of files) writeFileSync(join(source, name), `{"name":"${name}"}`);
   mkdirSync(output);
   if (other !== "") writeFileSync(join(output, "config.json"), other);
-  const { flags } = parseArguments(["serve", "-m", source]);
+  const { flags } = parseArguments(["serve", "-m", source, ...words]);
   const { models } = resolveConfig({ command: "serve", flags, environment: {}, defaultModel: "" });
   const progress = { update: () => {}, stop: () => {}, signal };
   const written = writeUqff(join(source, "config.json"), levels, {
@@ -54,4 +55,13 @@ it("UQFF is not written into a folder with a config.json of something else", asy
   // The output of an earlier run is replaced.
   const again = await start(t, [], new AbortController().signal, [], '{"model_type":"llama"}');
   await again.written;
+});
+
+it("UQFF of a model with another type or class has a config.json that names them, and is replaced by a second run", async (t) => {
+  const { signal } = new AbortController();
+  const changes = ["--hf-overrides", '{"model_type":"other"}', "--arch", "qwen2"];
+  const { output, written } = await start(t, [], signal, [], '{"model_type":"other"}', changes);
+  await written;
+  const { model_type, architectures } = JSON.parse(readFileSync(join(output, "config.json"), "utf8"));
+  assert.deepEqual([model_type, architectures], ["other", ["Qwen2ForCausalLM"]]);
 });

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { settingsInForce } from "../../../../cli/assembly/settings-in-force.ts";
 import { resolveConfig } from "../../../../cli/config/config.ts";
 import { groupNames, groups, isPerModel } from "../../../../cli/config/keys.ts";
 import type { TroupeSettings } from "../../../../cli/config/settings.ts";
@@ -44,5 +45,27 @@ describe("the settings of a program", () => {
       [],
     );
     assert.ok(sections.filter(isPerModel).length === 8);
+  });
+
+  it("have what the command takes only from variables, and secrets are not shown", () => {
+    const own = {
+      enableSearch: true,
+      search: { provider: "brave", apiKey: "SECRET-1" },
+      troupe: { toolDispatchSecret: "SECRET-2" },
+      server: {
+        allowRuntimeLoraUpdating: true,
+        loraAdapterRoot: "/adapters",
+        toolDispatchUrl: "http://localhost:1/tools",
+      },
+    } as const satisfies TroupeSettings;
+    const resolved = (settings: TroupeSettings) =>
+      resolveConfig({ command: "serve", flags: {}, environment: {}, settings, defaultModel: "none" });
+    const config = resolved(own);
+    assert.deepEqual([config.search.apiKey, config.troupe.toolDispatchSecret], ["SECRET-1", "SECRET-2"]);
+    assert.deepEqual([config.server.allowRuntimeLoraUpdating, config.server.loraAdapterRoot], [true, "/adapters"]);
+    assert.doesNotMatch(JSON.stringify(settingsInForce(config)), /SECRET/);
+    const wrong = { ...own, search: { provider: "brave", apiKey: ["SECRET-3"] as unknown as string } } as const;
+    assert.throws(() => resolved(wrong), /^(?!.*SECRET-3).*search\.apiKey expects a key; got another value/);
+    assert.throws(() => resolved({ ...own, server: { loraAdapterRoot: "" } }), /loraAdapterRoot expects a folder/);
   });
 });

@@ -12,6 +12,7 @@ function createKeyboard() {
   const keyboard = new Keyboard(source, {
     onPaste: (text) => heard.push(`paste:${text}`),
     onInterrupt: () => heard.push("interrupt"),
+    onDropped: (reason) => heard.push(`dropped:${reason.split(";")[0]}`),
   });
   keyboard.on("data", (keys: Buffer) => heard.push(String(keys)));
   keyboard.on("end", () => heard.push("end"));
@@ -72,6 +73,45 @@ describe("a paste on the keyboard", () => {
 
   it("without an end is dropped by ctrl-c", async () => {
     assert.deepEqual(await hear(["\x1b[200~lost", "\x03", "a"]), ["\x03", "a"]);
+  });
+});
+
+describe("more text than may wait", () => {
+  const dropped = "dropped:a paste, or text typed during an answer, expects at most 4 MiB";
+  const piece = "x".repeat(1024 * 1024);
+
+  it("is dropped with an error if it is a paste, up to its end, wherever that is cut", async () => {
+    for (const last of [["\x1b[201~a"], ["\x1b[20", "1~a"], ["\x1b", "[201~", "a"]]) {
+      const heard = await hear(["\x1b[200~", piece, piece, piece, piece, piece, ...last, "\x1b[200~next\x1b[201~"]);
+      assert.deepEqual(heard, [dropped, "a", "paste:next"]);
+    }
+    assert.deepEqual(await hear(["\x1b[200~", piece, piece, piece, piece, piece, "\x03", "a"]), [dropped, "\x03", "a"]);
+  });
+
+  it("is dropped with an error after the answer if keys are held back", async () => {
+    const { source, keyboard, heard } = createKeyboard();
+    await settled();
+    keyboard.hold();
+    for (let i = 0; i < 5; i++) source.write(piece);
+    await settled();
+    source.write("a\r");
+    await settled();
+    assert.deepEqual(heard, []);
+    keyboard.release();
+    assert.deepEqual(heard, [dropped, "a\r"]);
+  });
+
+  it("is no answer to a question that comes in the middle of a paste", async () => {
+    const { source, keyboard, heard } = createKeyboard();
+    await settled();
+    keyboard.hold();
+    source.write("\x1b[200~one\r");
+    await settled();
+    keyboard.forget();
+    keyboard.release();
+    source.write("y\r\x1b[201~n\r");
+    await settled();
+    assert.deepEqual(heard, ["n\r"]);
   });
 });
 

@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
-import type { TuneCandidate, TuneResult } from "../../../../actors/api/tuning.ts";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import type { TuneCandidate, TuneRequest, TuneResult } from "../../../../actors/api/tuning.ts";
 import { parseArguments } from "../../../../cli/arguments.ts";
 import { type ModelConfig, resolveConfig } from "../../../../cli/config/config.ts";
 import { parseToml } from "../../../../cli/config/toml.ts";
@@ -8,9 +11,12 @@ import { fitOf } from "../../../../cli/tune/fit.ts";
 import { mixedSpeed, scoreOf } from "../../../../cli/tune/measure/score.ts";
 import { modelSizes } from "../../../../cli/tune/model-sizes.ts";
 import { type CommandFlags, commandOf, keptSettings, settingsFile } from "../../../../cli/tune/recommendation.ts";
+import { requestedTuning } from "../../../../cli/tune/tuner.ts";
 import { threadCounts } from "../../../../cli/tune/tuning.ts";
 import { qualityOf, variantsOf } from "../../../../cli/tune/variants.ts";
 import type { ModelSource } from "../../../../engines/quantization/conversion/model-source.ts";
+import type { ServerError } from "../../../../runtime/errors.ts";
+import { createLogger } from "../../../../runtime/log/log.ts";
 
 const gib = 2 ** 30;
 const sizes = {
@@ -239,5 +245,73 @@ describe("the recommendation", () => {
     assert.deepEqual([config.models[0]?.quantization.isq, config.troupe.engine], [null, "llama"]);
     assert.doesNotMatch(commandOf(plain, { modelId: "m.gguf", kept: [] }), /--isq|--kv-cache/);
     assert.match(commandOf({ ...plain, isq: "F16" }, { modelId: "m", kept: [] }), / --dtype f16 /);
+  });
+});
+
+describe("a tuning that a client requests", () => {
+  const home = mkdtempSync(join(tmpdir(), "tune-"));
+  after(() => rmSync(home, { recursive: true, force: true }));
+  const [served, elsewhere] = ["served", "elsewhere"].map((name) => join(home, name)) as [string, string];
+  for (const folder of [served, elsewhere]) {
+    mkdirSync(folder);
+    for (const name of ["m-Q4_K_M.gguf", "m-Q8_0.gguf"]) writeFileSync(join(folder, name), "GGUF");
+  }
+  const requested = (words: readonly string[], fields: Partial<TuneRequest> = {}) => {
+    const config = resolveConfig({
+      ...{ command: "serve", environment: {}, defaultModel: "other" },
+      flags: parseArguments(["serve", ...words, "--max-seqs", "3"]).flags,
+    });
+    const free = { profile: "fast", level: null, cpu: null, dtype: null, revision: null, tokenSource: null } as const;
+    return requestedTuning(
+      config,
+      { model: "default", ...free, ...fields },
+      createLogger({ level: "silent", format: "text" }),
+    );
+  };
+  const flagsOf = ({ flags }: { readonly flags: CommandFlags }) =>
+    flags.kept.flatMap(({ flag, value }) => (value === true ? [flag] : [flag, String(value)]));
+
+  it("measures the file that the settings of a configured model choose, and repeats these settings", async () => {
+    const tuning = await requested(["-m", served, "--quant", "8", "--dtype", "f16", "--cpu", "--mmproj", "p.gguf"]);
+    assert.equal(tuning.path, join(served, "m-Q8_0.gguf"));
+    assert.deepEqual([tuning.level, tuning.dtype, tuning.cpu], ["8", "f16", true]);
+    assert.deepEqual(flagsOf(tuning).sort(), ["--cpu", "--dtype", "--mmproj", "--quant", "8", "f16", "p.gguf"]);
+  });
+
+  it("lets the request decide before the settings", async () => {
+    const words = ["-m", served, "--quant", "8", "--dtype", "f16", "--cpu"];
+    const tuning = await requested(words, { level: "Q4_K", dtype: "auto", cpu: false });
+    assert.equal(tuning.path, join(served, "m-Q4_K_M.gguf"));
+    assert.deepEqual([tuning.level, tuning.dtype, tuning.cpu], ["Q4_K", "auto", false]);
+    assert.deepEqual(flagsOf(tuning), ["--quant", "Q4_K"]);
+  });
+
+  it("chooses the level itself if the settings leave it open", async () => {
+    const auto = await requested(["-m", served, "--quant", "auto"]);
+    assert.deepEqual([auto.level, flagsOf(auto)], [null, []]);
+    assert.deepEqual(auto.notes, ['quant = "auto" is not repeated: the tuning chooses the quantization']);
+    assert.equal((await requested(["-m", join(served, "m-Q8_0.gguf"), "--isq", "4"])).level, null);
+  });
+
+  it("opens no file outside the folders of models", async () => {
+    const words = ["-m", join(served, "m-Q8_0.gguf")];
+    const beside = join(served, "m-Q4_K_M.gguf");
+    assert.equal((await requested(words, { model: beside })).path, beside);
+    const link = join(served, "link.gguf");
+    symlinkSync(join(elsewhere, "m-Q8_0.gguf"), link);
+    const messages: string[] = [];
+    for (const model of [join(elsewhere, "m-Q8_0.gguf"), join(elsewhere, "none.gguf"), link, elsewhere, "../secret"]) {
+      const error = await requested(words, { model }).then(
+        () => assert.fail(model),
+        (failure: ServerError) => failure,
+      );
+      assert.equal(error.code, "model_not_found");
+      messages.push(error.message.replace(JSON.stringify(model), "it"));
+    }
+    assert.equal(new Set(messages).size, 1, messages.join("\n"));
+    assert.match(
+      messages[0] as string,
+      /expected the path of a file beside a configured model or in a cache of models/,
+    );
   });
 });

@@ -119,6 +119,26 @@ describe("troupe cache", () => {
     );
   });
 
+  it("says of cached models that cannot be served why, and shows no command for them", async (context) => {
+    const put = async (id: string, files: Readonly<Record<string, string>>) => {
+      rig.put(Object.fromEntries(Object.entries(files).map(([name, content]) => [name, Buffer.from(content)])), id);
+      await rig.resolve(id);
+    };
+    const config = (name: string) => JSON.stringify({ architectures: [name] });
+    await put("acme/good", { "config.json": config("Qwen3ForCausalLM"), "model.safetensors": "weights" });
+    await put("acme/tower", { "config.json": config("CLIPModel"), "model.safetensors": "weights" });
+    const folder = join(rig.cache, "models--acme--adapter", "snapshots", "c".repeat(40));
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(join(folder, "adapter_model.safetensors"), "weights");
+    const { out } = await outputOf(context, () => modelsCommand([]));
+    assert.match(out, /^acme\/good +0\.\d kB +troupe serve -m acme\/good$/m);
+    assert.match(out, /^acme\/tower .* not served: the architecture "CLIPModel" cannot be loaded from safetensors$/m);
+    assert.match(out, /^acme\/adapter .* not served: a LoRA adapter: give it to --lora$/m);
+    const json = await outputOf(context, () => modelsCommand(["--json"]));
+    const refusals = JSON.parse(json.out).local.map(({ refusal }: { refusal: string | null }) => refusal === null);
+    assert.deepEqual(refusals, [false, true, false]);
+  });
+
   it("reports where it searched when there is nothing", async (context) => {
     const { out } = await outputOf(context, () => cacheCommand(["list"]));
     assert.equal(out, `no models in ${rig.cache} or ${join(base, "troupe")}\n`);

@@ -40,7 +40,7 @@ describe("POST /v1/models/tune", () => {
       [candidate.estimated_size_bytes, candidate.vram_usage_percent, candidate.fit_status, candidate.recommended],
       [1000, 12.5, "fits", true],
     );
-    const free = { level: null, cpu: false, dtype: "auto", revision: null, tokenSource: null };
+    const free = { level: null, cpu: null, dtype: null, revision: null, tokenSource: null };
     assert.deepEqual(asked, [{ model: "tiny", profile: "balanced", ...free }]);
   });
 

@@ -5,6 +5,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { ServerError } from "../../../../runtime/errors.ts";
 import { RedisConnection } from "../../../../runtime/store/redis/redis-connection.ts";
 import { RedisStore } from "../../../../runtime/store/redis/redis-store.ts";
 import { storeScripts } from "../../../../runtime/store/redis/scripts.ts";
@@ -33,6 +34,52 @@ async function slowLine(to: number, bytesPerSecond: number): Promise<Server> {
   await once(proxy, "listening");
   return proxy;
 }
+
+describe("the first connection to Redis", () => {
+  /** Starts a server that answers each command with `reply`, and returns the code with which the connection fails. */
+  async function refusal(reply: string | null): Promise<unknown> {
+    const redis = createServer((client) => {
+      client
+        .on("error", () => {})
+        .on("data", (bytes) => {
+          if (reply !== null) client.write(reply.repeat(bytes.toString("latin1").match(/\*\d+\r\n/g)?.length ?? 0));
+        });
+    }).listen(0, "127.0.0.1");
+    await once(redis, "listening");
+    const { port } = redis.address() as AddressInfo;
+    if (reply === "none") redis.close();
+    try {
+      const failed = RedisConnection.open(`redis://127.0.0.1:${port}`, storeScripts, () => {});
+      const { code, param, message } = await failed.then(
+        () => assert.fail("it is open"),
+        (error: ServerError) => error,
+      );
+      assert.match(
+        message,
+        /^state_url: expected a Redis or Valkey server at redis:\/\/127\.0\.0\.1:\d+: .*correct state_url$/,
+      );
+      assert.equal(param, "state_url");
+      return code;
+    } finally {
+      redis.close();
+    }
+  }
+
+  it("fails for a setting only if Redis refuses it, and else for a reason that a later start may not meet", async () => {
+    const replies = {
+      unreachable: "none",
+      silent: null,
+      loading: "-LOADING Redis is loading the dataset in memory\r\n",
+      refusing: "-WRONGPASS invalid username-password pair\r\n",
+      old: "$20\r\nredis_version:5.0.14\r\n",
+    };
+    const codes = Object.entries(replies).map(async ([name, reply]) => [name, await refusal(reply)]);
+    assert.deepEqual(Object.fromEntries(await Promise.all(codes)), {
+      ...{ unreachable: "storage_unavailable", silent: "storage_unavailable", loading: "storage_unavailable" },
+      ...{ refusing: "config_invalid", old: "config_invalid" },
+    });
+  });
+});
 
 describe("a connection to Redis", { skip: lacksRedis }, () => {
   let server: RedisServer;

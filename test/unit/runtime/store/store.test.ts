@@ -2,8 +2,10 @@ import assert from "node:assert/strict";
 import {
   closeSync,
   existsSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
+  readFileSync,
   readlinkSync,
   rmSync,
   statSync,
@@ -15,6 +17,7 @@ import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { LmdbTables } from "../../../../runtime/store/lmdb/lmdb-tables.ts";
+import { checkFormat } from "../../../../runtime/store/lmdb/state-format.ts";
 import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";
 import type { Entry, NewestPage, Store, StoreLimits } from "../../../../runtime/store/store.ts";
 import { TableStore } from "../../../../runtime/store/table-store.ts";
@@ -425,5 +428,34 @@ describe("a store in a folder", () => {
     writeFileSync(join(folder, "data.mdb"), "");
     assert.ok(existsSync(folder));
     await openFolder(folder).close();
+  });
+});
+
+describe("the format of a state folder", () => {
+  it("is written once, and a later one is refused and kept", () => {
+    const folder = newFolder();
+    const path = join(folder, "format");
+    checkFormat(folder);
+    checkFormat(folder);
+    assert.equal(readFileSync(path, "utf8"), "1\n");
+    for (const later of ["2\n", "2.1 beta"]) {
+      writeFileSync(path, later);
+      assert.throws(() => checkFormat(folder), {
+        code: "config_invalid",
+        message:
+          /^the state in .* has the format "2.*" of a later release; this one reads formats up to 1: start the later/,
+      });
+      assert.equal(readFileSync(path, "utf8"), later);
+    }
+    // A crash may leave an empty file.
+    writeFileSync(path, "");
+    checkFormat(folder);
+    assert.equal(readFileSync(path, "utf8"), "1\n");
+  });
+
+  it("does not prevent a start if it cannot be written", () => {
+    const folder = newFolder();
+    mkdirSync(join(folder, "format"), { recursive: true });
+    checkFormat(folder);
   });
 });
