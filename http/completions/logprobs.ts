@@ -1,4 +1,5 @@
 // Legacy logprobs of text completions: four parallel lists with one entry per token.
+import { isUtf8 } from "node:buffer";
 import { type LogprobList, type LogprobRecords, recordHead, recordLength } from "../../engines/logprobs.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { Answer } from "../shared/answer/answer.ts";
@@ -131,7 +132,7 @@ function* placesIn(blocks: Iterable<Float32Array>, startsPrompt: boolean): Gener
 // The functions below yield list entries as JSON.
 
 function* tokenTexts(places: Iterable<TokenPlace>, texts: ShownTokens): Generator<string> {
-  for (const { floats, at } of places) yield JSON.stringify(texts.tokenText(floats[at] as number));
+  for (const { floats, at } of places) yield JSON.stringify(tokenName(floats[at] as number, texts));
 }
 
 function* logprobs(places: Iterable<TokenPlace>): Generator<string> {
@@ -143,11 +144,23 @@ function* alternatives(places: Iterable<TokenPlace>, texts: ShownTokens): Genera
   for (const { floats, at, isFirst } of places) {
     // Returns the pair of token text and logprob at index `from`.
     const pair = (from: number) =>
-      [texts.tokenText(floats[from] as number), wireLogprob(floats[from + 1] as number)] as const;
+      [tokenName(floats[from] as number, texts), wireLogprob(floats[from + 1] as number)] as const;
     const pairs: (readonly [token: string, logprob: number])[] = [];
     for (let from = at + recordHead; from < at + recordLength(floats, at); from += 2) pairs.push(pair(from));
     yield isFirst ? "null" : JSON.stringify(Object.fromEntries([...pairs, pair(at)]));
   }
+}
+
+/**
+ * Returns the name of a token: its text, or `bytes:\xc3` as in the OpenAI API if it is not valid UTF-8. The texts of such
+ * tokens are often equal, and alternatives with equal names would replace each other.
+ */
+function tokenName(token: number, texts: ShownTokens): string {
+  const text = texts.tokenText(token);
+  if (!text.includes("\ufffd")) return text;
+  const bytes = Buffer.from(texts.piece(token));
+  if (isUtf8(bytes)) return text;
+  return `bytes:${Array.from(bytes, (byte) => `\\x${byte.toString(16).padStart(2, "0")}`).join("")}`;
 }
 
 /** Returns the total number of characters of the tokens in the blocks. */

@@ -4,7 +4,9 @@ import { adapterGeneration } from "../shared/answer/adapter-generation.ts";
 import { finishReasonSchema, usageSchema } from "../shared/answer/usage.ts";
 
 const legacyLogprobs = z.strictObject({
-  tokens: z.array(z.string()),
+  tokens: z
+    .array(z.string())
+    .meta({ description: "Text of each token; `bytes:\\xc3` names the bytes of a token that is not valid UTF-8." }),
   token_logprobs: z
     .array(z.number().nullable())
     .meta({ description: "-9999 if the probability is 0; null for the first token of an echoed prompt." }),

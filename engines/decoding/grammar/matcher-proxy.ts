@@ -99,11 +99,11 @@ export class MatcherProxy implements Matcher {
 
   accept(token: number): void {
     this.#checkAnswer();
-    const { tookMs } = this.#buffer;
+    const { tookMs, workedMs } = this.#buffer;
     this.#passOn(this.#history);
     this.#buffer.ask(token);
     this.#thread.control.wakeSoon();
-    this.pace.ask(tookMs, performance.now());
+    this.pace.ask(tookMs, workedMs, performance.now());
     this.#keeper.answered(this);
   }
 

@@ -13,7 +13,7 @@ import type { ThreadPool } from "./thread-pool.ts";
  * matcher is assumed to be the cause and fails.
  */
 const maxLosses = 2;
-/** Maximum total time in ms that one sequence may take for slow token masks. */
+/** Maximum total processor time in ms that one sequence may take for slow token masks. */
 const slowLimitMs = 10_000;
 
 export interface MatcherThreadsOptions {

@@ -164,4 +164,18 @@ describe("an echo with logprobs", () => {
     const { choices } = await complete({ logprobs: 1 });
     assert.deepEqual(choices[0].logprobs.top_logprobs, [{ z: -0.125, x: -3 }]);
   });
+
+  it("tells tokens apart that are parts of a character", async () => {
+    const part = (bytes: number[], logprob: number) => ({ token: Buffer.from(bytes).toString(), bytes, logprob });
+    // The beginnings of "ü" and "я"; the second is the likelier one. Then U+FFFD itself.
+    const chosen = { ...part([32, 0xc3], -3), top: [part([32, 0xd1], -0.125)] };
+    const whole = { ...part([0xef, 0xbf, 0xbd], -1), top: [] };
+    inference.script = () => [[text("?", 0, [chosen, whole]), finish("length"), done]];
+    const { choices } = await complete({ logprobs: 1 });
+    assert.deepEqual(choices[0].logprobs.tokens, ["bytes:\\x20\\xc3", "\ufffd"]);
+    assert.deepEqual(choices[0].logprobs.top_logprobs, [
+      { "bytes:\\x20\\xd1": -0.125, "bytes:\\x20\\xc3": -3 },
+      { "\ufffd": -1 },
+    ]);
+  });
 });

@@ -7,8 +7,20 @@ export const maxForced = 64;
 /** Value of `token` in the first request of a matcher, before any token has been accepted. */
 export const noToken = -1;
 
+/** Number of 32-bit words before the forced tokens. */
+const headWords = 7;
 /** Indexes of the 32-bit words in the buffer. */
-const word = { asked: 0, answered: 1, token: 2, refused: 3, tookUs: 4, forcedCount: 5, forced: 6, mask: 6 + maxForced };
+const word = {
+  asked: 0,
+  answered: 1,
+  token: 2,
+  refused: 3,
+  tookUs: 4,
+  workedUs: 5,
+  forcedCount: 6,
+  forced: headWords,
+  mask: headWords + maxForced,
+};
 
 export class MatcherBuffer {
   readonly memory: SharedArrayBuffer;
@@ -49,9 +61,14 @@ export class MatcherBuffer {
     return this.#words[word.token] as number;
   }
 
-  /** Time in ms that the grammar thread took to compute the last result. */
+  /** Time in ms from the start of the last result to its end. */
   get tookMs(): number {
     return (this.#words[word.tookUs] as number) / 1000;
+  }
+
+  /** Processor time in ms that the grammar thread spent on the last result; at most `tookMs`. */
+  get workedMs(): number {
+    return (this.#words[word.workedUs] as number) / 1000;
   }
 
   get forcedCount(): number {
@@ -79,17 +96,18 @@ export class MatcherBuffer {
   }
 
   /** Called on the grammar thread: hands over `forced` and `mask` as the result. */
-  answer(forcedCount: number, tookMs: number): void {
+  answer(forcedCount: number, tookMs: number, workedMs: number): void {
     this.#words[word.forcedCount] = forcedCount;
     this.#words[word.tookUs] = Math.min(tookMs * 1000, 2 ** 31 - 1);
+    this.#words[word.workedUs] = Math.min(workedMs * 1000, 2 ** 31 - 1);
     Atomics.store(this.#words, word.answered, Atomics.load(this.#words, word.asked));
     this.rouse();
   }
 
   /** Called on the grammar thread: reports that the grammar does not allow the token of the request. */
-  refuse(tookMs: number): void {
+  refuse(tookMs: number, workedMs: number): void {
     this.#words[word.refused] = 1;
-    this.answer(0, tookMs);
+    this.answer(0, tookMs, workedMs);
   }
 
   /** Called on the grammar thread: ends a wait() of the model's thread. */

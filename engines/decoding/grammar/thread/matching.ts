@@ -39,10 +39,10 @@ export class Matching {
     else this.#forcedCount = await this.#jumpForward();
   }
 
-  /** Hands over the forced tokens, the mask and the time in ms that they took. */
-  answer(tookMs: number): void {
-    if (this.#isRefused) this.buffer.refuse(tookMs);
-    else this.buffer.answer(this.#forcedCount, tookMs);
+  /** Hands over the forced tokens and the mask, with the time and the processor time in ms that they took. */
+  answer(tookMs: number, workedMs: number): void {
+    if (this.#isRefused) this.buffer.refuse(tookMs, workedMs);
+    else this.buffer.answer(this.#forcedCount, tookMs, workedMs);
   }
 
   dispose(): void {
