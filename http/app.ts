@@ -145,19 +145,11 @@ const memoryLimits = {
   maxAgeMs: 30 * 24 * 3600 * 1000,
 };
 
-/** Request headers of the API contract. */
-const contractHeaders = "Content-Type, Authorization, x-api-key, alt-version, alt-beta, x-request-id";
-/** Additional request headers that the vendors' client libraries send; without them these clients fail in a browser. */
-const clientHeaders =
-  "anthropic-version, anthropic-beta, anthropic-dangerous-direct-browser-access, x-stainless-arch, x-stainless-helper, " +
-  "x-stainless-helper-method, x-stainless-lang, x-stainless-os, x-stainless-package-version, x-stainless-retry-count, " +
-  "x-stainless-runtime, x-stainless-runtime-version, x-stainless-timeout";
-/** Request header that load balancers read, so that requests with the same value reach the same replica (docs/scale.md). */
-const proxyHeaders = "x-session-affinity";
-
 const preflightHeaders = {
   "access-control-allow-methods": "GET, POST, PUT, DELETE",
-  "access-control-allow-headers": `${contractHeaders}, ${clientHeaders}, ${proxyHeaders}`,
+  // The headers of the API contract, and any other: clients add headers of their own, which the server ignores. The wildcard does not
+  // include Authorization.
+  "access-control-allow-headers": "Content-Type, Authorization, x-api-key, alt-version, alt-beta, x-request-id, *",
 };
 
 export function createApp({
