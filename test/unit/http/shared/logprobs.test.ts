@@ -30,17 +30,23 @@ const wireTokens = (tokens: readonly TestLogprob[]) =>
 
 type PromptLogprob = Omit<TestLogprob, "logprob"> & { readonly logprob: number | null };
 
+/** Name of a token in a text completion: its bytes if these are not the text's. */
+const legacyName = ({ token, bytes }: Pick<TestAlternative, "token" | "bytes">): string =>
+  Buffer.from(token).equals(Buffer.from(bytes))
+    ? token
+    : `bytes:${Buffer.from(bytes).toString("hex").replace(/../g, "\\x$&")}`;
+
 function legacy(prefix: string, prompt: readonly PromptLogprob[], completion: readonly TestLogprob[]): object {
   const tokens = [...prompt, ...completion];
   const starts = (bytes: readonly number[]) => bytes.filter((byte) => (byte & 0xc0) !== 0x80).length;
   let offset = Array.from(prefix).length - prompt.reduce((sum, { bytes }) => sum + starts(bytes), 0);
   return {
-    tokens: tokens.map(({ token }) => token),
+    tokens: tokens.map(legacyName),
     token_logprobs: tokens.map(({ logprob }) => (logprob === null ? null : wireLogprob(logprob))),
-    top_logprobs: tokens.map(({ token, logprob, top }) => {
+    top_logprobs: tokens.map(({ logprob, top, ...own }) => {
       if (logprob === null) return null;
-      const pairs = top.map((other) => [other.token, wireLogprob(other.logprob)] as const);
-      return Object.fromEntries([...pairs, [token, wireLogprob(logprob)]]);
+      const pairs = top.map((other) => [legacyName(other), wireLogprob(other.logprob)] as const);
+      return Object.fromEntries([...pairs, [legacyName(own), wireLogprob(logprob)]]);
     }),
     text_offset: tokens.map(({ bytes }) => {
       const start = offset;
