@@ -138,6 +138,7 @@ describe("conversations in the web UI", { skip: !hasBrowser }, () => {
     const ui = await openUi(browser, server.url);
     const { page } = ui;
     await setMaxTokens(page, "200");
+    await setSeed(page);
     await send(page, "Write a long story about a bear.");
     const other = await openTab(page.context(), server.url);
     await other.page.locator(".conversations .title").first().click();
@@ -151,11 +152,13 @@ describe("conversations in the web UI", { skip: !hasBrowser }, () => {
     await other.page.context().close();
   });
 
-  it("survive a broken connection, and say when the server cannot be reached", async () => {
+  it("survive a broken connection, and say when the server cannot be reached", async (t) => {
     const proxy = await CuttableProxy.start(Number(new URL(server.url).port));
+    t.after(() => proxy.stop());
     const ui = await openUi(browser, proxy.url);
     const { page } = ui;
     await setMaxTokens(page, "200");
+    await setSeed(page);
     const answer = await send(page, "Write a long story about a fox.");
     await answer.locator(".markdown").waitFor();
     proxy.cut();
@@ -165,7 +168,6 @@ describe("conversations in the web UI", { skip: !hasBrowser }, () => {
     await answer.getByText("200 tokens").waitFor();
     await page.getByText("The server cannot be reached").waitFor({ state: "detached" });
     await page.context().close();
-    proxy.stop();
   });
 
   it("show the probability of each token and its alternatives", async () => {
