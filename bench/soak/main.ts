@@ -44,7 +44,7 @@ const mostRunning = 256;
 /** Number of responses that the ledger keeps at least. */
 const keptResponses = 1000;
 const limitMs = 120_000;
-/** Size of the state folder's file system. Files are kept for 30 minutes, which is some 31,000 of them at 270 operations/s. */
+/** Size of the state folder's file system. At 313 operations/s it held up to 21,000 entries. */
 const diskMiB = 4096;
 
 export async function main(argv: readonly string[]): Promise<void> {
