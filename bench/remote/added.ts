@@ -20,6 +20,13 @@ export interface AddedOptions {
   readonly maxTokens: number;
 }
 
+/**
+ * Requests that troupe answers before the measurement, so that V8 has compiled its code: the first requests of a process take some 3 ms
+ * longer than later ones, and a server is started once.
+ */
+const warmUpRequests = 320;
+const warmUpClients = 8;
+
 /** Times of one round in ms, one of each request. */
 interface Times {
   /** From the request to the first text, without the server's part. */
@@ -33,6 +40,7 @@ export async function addedTable(near: URL, recorder: Recorder, options: AddedOp
   const prompts = await SizedPrompts.create(recorder.url);
   const header = ["clients", "way", "requests", "added ms, p50", "p90", "p99", "first text ms, p50", "p90", "p99"];
   const rows: string[][] = [];
+  await warmUp(near);
   let seed = 1;
   for (const count of clients) {
     const ways = [
@@ -56,6 +64,16 @@ export async function addedTable(near: URL, recorder: Recorder, options: AddedOp
     }
   }
   return table(header, rows);
+}
+
+async function warmUp(url: URL): Promise<void> {
+  process.stderr.write(`warm-up: ${warmUpRequests} requests\n`);
+  const question: Question = { messages: [{ role: "user", content: "Hi" }], maxTokens: 1 };
+  const each = Array.from({ length: warmUpRequests / warmUpClients }, () => question);
+  await askAtOnce(
+    url,
+    Array.from({ length: warmUpClients }, () => each),
+  );
 }
 
 async function measure(

@@ -4,7 +4,7 @@ import { Worker } from "node:worker_threads";
 import type { Transferable } from "../endpoint/endpoint.ts";
 import { fromErrorRecord, type ServerError } from "../errors.ts";
 import { hasReachedHeapLimit } from "../thread/heap-limit.ts";
-import { lowerPriority, processorMs } from "../thread/system-thread.ts";
+import { lowerPriority, ThreadClock } from "../thread/system-thread.ts";
 import { LoadingFlag } from "./loading-flag.ts";
 import type { EndReason, TaskCommand, TaskReport, TaskWorkerData } from "./task.ts";
 
@@ -65,6 +65,7 @@ export class TaskWorker {
   #isSlow = false;
   /** Thread id of the worker in the operating system; null if unknown. */
   #number: number | null = null;
+  #clock: ThreadClock | null = null;
   #hasEnded = false;
 
   constructor({ name, module, init, heapMiB }: TaskWorkerOptions, hooks: TaskWorkerHooks) {
@@ -79,6 +80,7 @@ export class TaskWorker {
     this.#worker.on("message", (report: TaskReport) => this.#receive(report));
     this.#worker.on("error", (error) => this.#ended(hasReachedHeapLimit(error, heapMiB) ? "memory" : "crash", error));
     this.#worker.on("exit", (code) => {
+      this.#clock?.close();
       this.#loading.ended();
       this.#ended("crash", new Error(`the thread ended with code ${code}`));
     });
@@ -102,7 +104,7 @@ export class TaskWorker {
 
   /** Processor time that the thread has used so far, in ms; null if unknown. */
   get usedMs(): number | null {
-    return this.#number === null ? null : processorMs(this.#number);
+    return this.#clock?.read() ?? null;
   }
 
   knows(key: string): boolean {
@@ -147,6 +149,7 @@ export class TaskWorker {
       case "ready":
         this.isReady = true;
         this.#number = report.thread;
+        this.#clock = new ThreadClock(report.thread);
         break;
       case "phase":
         this.phase = report.phase;

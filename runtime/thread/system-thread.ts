@@ -1,6 +1,6 @@
 // Operating system threads of this process: their processor time, which does not depend on the load of the machine, and their
 // priority. Linux only; on other systems, thread ids are unknown.
-import { readFileSync, readlinkSync } from "node:fs";
+import { closeSync, openSync, readlinkSync, readSync } from "node:fs";
 import { getPriority, setPriority } from "node:os";
 
 /** Increase of the nice value. If another thread competes for the core, the thread then gets about a quarter of the core. */
@@ -16,13 +16,35 @@ export function threadNumber(): number | null {
   }
 }
 
-/** Returns the processor time that a thread has used, in ms; null if unknown (some kernels always report 0). */
-export function processorMs(thread: number): number | null {
-  try {
-    const [nanoseconds] = readFileSync(`/proc/self/task/${thread}/schedstat`, "latin1").split(" ");
-    return Number(nanoseconds) / 1e6 || null;
-  } catch {
-    return null;
+/** Reads the processor time of one thread. The file stays open, because opening it takes longer than reading it. */
+export class ThreadClock {
+  readonly #path: string;
+  readonly #bytes = new Uint8Array(64);
+  #file: number | null = null;
+  #isClosed = false;
+
+  /** `thread`: id of a thread of this process in the operating system; null = unknown. */
+  constructor(thread: number | null) {
+    this.#path = `/proc/self/task/${thread ?? "unknown"}/schedstat`;
+  }
+
+  /** Returns the processor time used so far, in ms; null if unknown (the thread has ended, or the kernel always reports 0). */
+  read(): number | null {
+    if (this.#isClosed) return null;
+    try {
+      this.#file ??= openSync(this.#path, "r");
+      readSync(this.#file, this.#bytes, 0, this.#bytes.length, 0);
+      // The first of three numbers: nanoseconds that the thread has run.
+      return Number.parseInt(String.fromCharCode(...this.#bytes), 10) / 1e6 || null;
+    } catch {
+      return null;
+    }
+  }
+
+  close(): void {
+    if (this.#file !== null) closeSync(this.#file);
+    this.#file = null;
+    this.#isClosed = true;
   }
 }
 

@@ -4,7 +4,7 @@ import { Worker } from "node:worker_threads";
 import { type Deferred, deferred } from "../../../runtime/deferred.ts";
 import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
 import { hasReachedHeapLimit } from "../../../runtime/thread/heap-limit.ts";
-import { lowerPriority, processorMs } from "../../../runtime/thread/system-thread.ts";
+import { lowerPriority, ThreadClock } from "../../../runtime/thread/system-thread.ts";
 import type { GrammarSource } from "../../grammar-source.ts";
 import type { MatcherProxy } from "./matcher-proxy.ts";
 import { Control } from "./thread/control.ts";
@@ -57,6 +57,7 @@ export class GrammarThread {
   #hasEnded = false;
   /** The operating system's thread id; null until it is known. */
   #number: number | null = null;
+  #clock: ThreadClock | null = null;
   /** Ids of the grammars that have had a matcher on this thread. */
   readonly #opened = new Set<number>();
   #lastReuseMs = Number.NEGATIVE_INFINITY;
@@ -79,7 +80,10 @@ export class GrammarThread {
     this.#worker.on("message", (report: WorkerReport) => this.#receive(report));
     this.#worker.on("error", (cause) => this.#crash(cause));
     this.gone = new Promise((resolve) => this.#worker.once("exit", () => resolve()));
-    void this.gone.then(() => this.end(failure("it has ended")));
+    void this.gone.then(() => {
+      this.#clock?.close();
+      this.end(failure("it has ended"));
+    });
   }
 
   get isReady(): boolean {
@@ -158,7 +162,7 @@ export class GrammarThread {
     const task = this.control.current;
     const { begun } = this.control;
     const isSame = begun === this.#begunSeen;
-    const usedMs = task === 0 || this.#number === null ? null : processorMs(this.#number);
+    const usedMs = task === 0 ? null : (this.#clock?.read() ?? null);
     if (!isSame) this.#firstMs = usedMs;
     this.#sinceMs = isSame ? this.#sinceMs + Math.min(nowMs - this.#lookedMs, longestLookMs) : 0;
     this.#begunSeen = begun;
@@ -230,6 +234,7 @@ export class GrammarThread {
       case "ready":
         this.#isReady = true;
         this.#number = report.thread;
+        this.#clock = new ThreadClock(report.thread);
         if (this.#isLow) this.giveWay();
         return;
       case "compiled":

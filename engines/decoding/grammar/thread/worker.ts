@@ -4,7 +4,7 @@
 import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
 import { isOutOfDescriptors } from "../../../../runtime/descriptor-errors.ts";
 import { ServerError, toErrorRecord } from "../../../../runtime/errors.ts";
-import { processorMs, threadNumber } from "../../../../runtime/thread/system-thread.ts";
+import { ThreadClock, threadNumber } from "../../../../runtime/thread/system-thread.ts";
 import { Control } from "./control.ts";
 import { type Compiled, Languages } from "./languages.ts";
 import { MatcherBuffer, noToken } from "./matcher-buffer.ts";
@@ -19,6 +19,7 @@ const port = parentPort;
 const setup = workerData as WorkerSetup;
 const control = new Control(setup.control);
 const thread = threadNumber();
+const threadClock = new ThreadClock(thread);
 const clock = new WorkClock(workedMs);
 const grammars = new Map<number, Compiled>();
 const matchings = new Map<number, Matching>();
@@ -141,7 +142,7 @@ async function open({ matcher, grammar, buffer, history }: OrderOf<"open">): Pro
 
 /** Returns the processor time of this thread in ms; performance.now() if it is unknown. */
 function workedMs(): number {
-  return (thread === null ? null : processorMs(thread)) ?? performance.now();
+  return threadClock.read() ?? performance.now();
 }
 
 /**
