@@ -53,7 +53,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   try {
     if (recorder !== null) {
       const body = await addedTable(new URL(near.url), recorder, { ...load, rounds, requestsEach });
-      const method = `\`npm run bench -- remote --added\`: a recorder stands before a llama-server. Added = time from the request to the first text, without the time from the arrival of the whole request at the recorder to the first text there; ${rounds} rounds, alternating, after a warm-up; llama-server has ${threads} thread(s); the two servers, the recorder and the clients share this machine's cores.`;
+      const method = `\`npm run bench -- remote --added\`: a recorder stands before a llama-server. Added = time from the request to the first text, without the time from the arrival of the whole request at the recorder to the first text there; ${rounds} rounds, alternating, after a warm-up; llama-server has --threads ${threads}; the two servers, the recorder and the clients share this machine's cores.`;
       report(
         { name: "remote-added", title: "What troupe adds to the first text of a llama-server", method, body },
         save,
