@@ -4,7 +4,9 @@
 // syntax that old versions of Node.js can parse, so that it can tell their users to update.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import module from "node:module";
+import { homedir } from "node:os";
+import { dirname, isAbsolute, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
 const oldestNode = [20, 11];
@@ -157,7 +159,30 @@ function build() {
   }
 }
 
+/**
+ * Has Node.js keep the compiled code of modules in the user's cache, which versions from 22.1 on can: the next start takes less
+ * processor time. Threads and child processes learn the folder from the variable. A folder that cannot be written changes nothing.
+ */
+function keepCompiledCode() {
+  const { NODE_COMPILE_CACHE: chosen, XDG_CACHE_HOME: caches } = process.env;
+  if (module.enableCompileCache === undefined || chosen !== undefined) return;
+  const folder = caches || join(homeFolder(), ".cache");
+  if (!isAbsolute(folder)) return;
+  process.env.NODE_COMPILE_CACHE = join(folder, "troupe", "compiled");
+  module.enableCompileCache(process.env.NODE_COMPILE_CACHE);
+}
+
+/** Returns the user's home folder; "" if the system does not know it. */
+function homeFolder() {
+  try {
+    return homedir();
+  } catch {
+    return "";
+  }
+}
+
 requireNode();
+keepCompiledCode();
 if (hasSources() && !isFresh()) {
   if (!canBuild()) fail(`building troupe needs Node 20.19, or 22.12 or newer; this is ${process.version}`);
   buildLocked();

@@ -1,5 +1,4 @@
-// File type: determines the content type and the format of a file from its bytes and its name, and whether a browser
-// may show it inline.
+// File type: determines the content type and the format of a file from its bytes and its name.
 import { fileTypeFromBuffer } from "file-type";
 import { Mime } from "mime";
 import standardTypes from "mime/types/standard.js";
@@ -31,7 +30,7 @@ const mime = new Mime(standardTypes).define(
 
 /**
  * Returns the content type of a file. For a binary file, the first bytes determine the type, or else the name. For a text file,
- * the name determines it. Browsers may show only some of the types inline; see isInlineSafe.
+ * the name determines it.
  */
 export async function mimeTypeOf(name: string, head: Uint8Array, isText: boolean): Promise<string> {
   const byName = mime.getType(name);
@@ -54,26 +53,4 @@ function isTextual(type: string): boolean {
     type.startsWith("text/") ||
     /^(?:application|image)\/(?:[\w.+-]*\+)?(?:json|xml|yaml|toml|javascript|x-ndjson|sql)$/.test(type)
   );
-}
-
-/** Content types that cannot run code in a page of the server. PDF is excluded, because PDF viewers run scripts. */
-const inlineTypes: ReadonlySet<string> = new Set([
-  "image/png",
-  "image/jpeg",
-  "image/gif",
-  "image/webp",
-  "image/avif",
-  "image/bmp",
-  "text/plain",
-  "text/csv",
-  "text/markdown",
-  "application/json",
-  "audio/mpeg",
-  "audio/wav",
-  "video/mp4",
-  "video/webm",
-]);
-
-export function isInlineSafe(mimeType: string): boolean {
-  return inlineTypes.has(mimeType);
 }

@@ -1,7 +1,6 @@
 // Model worker: the entry module of a model's child process or thread. It loads the model, then runs the step loop. An engine
 // failure ends the worker on purpose, and its supervisor starts a new one.
 
-import { AudioThread } from "../../engines/audio-input/audio-thread.ts";
 import { createGrammarHost } from "../../engines/decoding/grammar/host.ts";
 import { modelFingerprint } from "../../engines/decoding/prefix-store/fingerprint.ts";
 import { PrefixStore } from "../../engines/decoding/prefix-store/prefix-store.ts";
@@ -125,6 +124,8 @@ async function openEncoders(spec: ModelSpec, model: LoadedModel) {
 async function openAudio({ path, maxSeconds }: AudioSpec, model: LoadedModel, threads: number) {
   const { rules, sizes } = await readAudioProjectorFile(path);
   checkLength(path, sizes.length, model);
+  // Imported here, because the library that detects the types of files takes 45 ms to load.
+  const { AudioThread } = await import("../../engines/audio-input/audio-thread.ts");
   const encoder = await AudioThread.start({
     ...{ path, threads: computeThreads(threads), rules, frameFloats: sizes.bands, maxSeconds },
     maxTokens: model.capacity.sequenceTokens,

@@ -7,7 +7,8 @@ import type { AudioRules } from "../files/projector/audio-projector.ts";
 import type { EncoderStart } from "../media/encoder-loop.ts";
 import { EncoderThread } from "../media/encoder-thread.ts";
 import { sampleRate } from "../speech/audio/audio-window.ts";
-import { decodeAudio, missingDecoder } from "../speech/audio/decode.ts";
+import { decodeAudio } from "../speech/audio/decode.ts";
+import { checkAudioDecoder } from "../speech/audio/decoder-package.ts";
 import { type AudioWindow, cutIntoWindows } from "../wasm/audio/audio-windows.ts";
 import type { AudioMessage } from "./audio-worker.ts";
 
@@ -23,12 +24,6 @@ interface AudioThreadStart extends EncoderStart {
   readonly maxSeconds: number;
   /** Maximum number of tokens of a sequence, of which each embedding is one. */
   readonly maxTokens: number;
-}
-
-/** Throws `config_invalid` if the package that decodes audio is not installed. */
-export function checkAudioDecoder(): void {
-  const missing = missingDecoder();
-  if (missing !== null) throw new ServerError("config_invalid", `mmproj: ${missing}`, { param: "mmproj" });
 }
 
 export class AudioThread {

@@ -19,8 +19,6 @@ const types: Readonly<Record<TranscriptFormat, string>> = {
   vtt: "text/vtt; charset=utf-8",
 };
 
-const languageNames = new Intl.DisplayNames(["en"], { type: "language" });
-
 /** Returns the body of a transcript in a format, and its content type. */
 export function transcriptBody(transcript: Transcript, format: TranscriptFormat): { type: string; body: string } {
   return { type: types[format], body: bodyOf(transcript, format) };
@@ -60,7 +58,7 @@ function verbose(transcript: Transcript): WireVerboseTranscript {
   const { language, seconds, translates, segments } = transcript;
   return {
     task: translates ? "translate" : "transcribe",
-    language: (languageNames.of(language) ?? language).toLowerCase(),
+    language: nameOf(language),
     duration: rounded(seconds),
     text: textOf(segments),
     segments: segments.map(({ start, end, text, tokens, averageLogprob, noSpeech }, id) => ({
@@ -77,6 +75,11 @@ function verbose(transcript: Transcript): WireVerboseTranscript {
     })),
     usage: usageOf(transcript),
   };
+}
+
+/** Returns the English name of a language in lower case. */
+function nameOf(language: string): string {
+  return (new Intl.DisplayNames(["en"], { type: "language" }).of(language) ?? language).toLowerCase();
 }
 
 function rounded(seconds: number): number {

@@ -3,13 +3,29 @@
 import { createReadStream } from "node:fs";
 import { basename } from "node:path";
 import type { Files, StoredFile } from "../../actors/api/agent/files.ts";
-import { isInlineSafe } from "../../actors/files/file-type.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Context } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
 import { sendPieces } from "../shared/answer/pieces.ts";
 
 const PIECE_BYTES = 256 * 1024;
+/** Content types that cannot run code in a page of the server. PDF is excluded, because PDF viewers run scripts. */
+const inlineTypes: ReadonlySet<string> = new Set([
+  "image/png",
+  "image/jpeg",
+  "image/gif",
+  "image/webp",
+  "image/avif",
+  "image/bmp",
+  "text/plain",
+  "text/csv",
+  "text/markdown",
+  "application/json",
+  "audio/mpeg",
+  "audio/wav",
+  "video/mp4",
+  "video/webm",
+]);
 
 /** Sends the content of a file. Throws file_not_found, file_elided or file_not_produced. */
 export async function sendContent(exchange: Exchange, context: Context, files: Files, id: string): Promise<void> {
@@ -44,7 +60,7 @@ export function fileNotFound(id: string): ServerError {
 }
 
 function contentHeaders(file: StoredFile): Record<string, string> {
-  const kind = isInlineSafe(file.mimeType) ? "inline" : "attachment";
+  const kind = inlineTypes.has(file.mimeType) ? "inline" : "attachment";
   return {
     "content-type": file.isText ? `${file.mimeType}; charset=utf-8` : file.mimeType,
     "content-disposition": `${kind}; ${fileNames(basename(file.name))}`,

@@ -4,7 +4,6 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { ServedModel } from "../../../actors/front/inference-service.ts";
-import { checkAudioDecoder } from "../../../engines/audio-input/audio-thread.ts";
 import type { EngineName } from "../../../engines/engine.ts";
 import type { FetchOptions } from "../../../engines/files/hub/download/fetch-options.ts";
 import { formatOf } from "../../../engines/files/model-format.ts";
@@ -13,6 +12,7 @@ import { type NativeHost, nativeHost } from "../../../engines/llama/native/nativ
 import { parseLevel } from "../../../engines/quantization/plan/levels.ts";
 import type { RemoteSettings } from "../../../engines/remote/upstream.ts";
 import { defaultsOf } from "../../../engines/sampling-defaults.ts";
+import { checkAudioDecoder } from "../../../engines/speech/audio/decoder-package.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { EngineReport } from "../../../runtime/host/system.ts";
 import type { PlaceKind } from "../../../runtime/thread/place.ts";

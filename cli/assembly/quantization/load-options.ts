@@ -5,7 +5,7 @@ import { type MatformerSlice, readSlice, readSlices } from "../../../engines/fil
 import type { ModelOptions, SourceOptions } from "../../../engines/quantization/conversion/plan-model.ts";
 import { readImportance } from "../../../engines/quantization/importance/importance-file.ts";
 import { parseLevel } from "../../../engines/quantization/plan/levels.ts";
-import { parseTopology } from "../../../engines/quantization/plan/topology.ts";
+import type { LayerRule } from "../../../engines/quantization/plan/topology.ts";
 import { dtypes } from "../../../engines/quantization/plan/types.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ModelConfig } from "../../config/config.ts";
@@ -19,7 +19,7 @@ export async function modelOptionsOf(model: ModelConfig, warn: (message: string)
   const { topology } = model.device;
   const level = isq === null ? null : parseLevel(isq, "isq");
   if (level?.note) warn(level.note);
-  const rules = topology === null ? [] : parseTopology(await readText(topology, "topology"), topology);
+  const rules = topology === null ? [] : await readTopology(topology);
   const weights = imatrix !== null ? "imatrix" : calibrationFile === null ? null : "calibration_file";
   if (level === null && rules.length === 0 && quant === null && weights !== null) {
     const message = `${weights} expects isq, quant or a topology, whose errors it weighs; set one of them`;
@@ -79,6 +79,12 @@ export function changesFile(options: ModelOptions): boolean {
     queryHeads !== 1 ||
     Object.keys(overrides).length > 0
   );
+}
+
+/** Imports the parser here, because its YAML library takes 35 ms to load. */
+async function readTopology(path: string): Promise<LayerRule[]> {
+  const { parseTopology } = await import("../../../engines/quantization/plan/topology.ts");
+  return parseTopology(await readText(path, "topology"), path);
 }
 
 async function readText(path: string, setting: string): Promise<string> {

@@ -5,11 +5,10 @@ import { open } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { fileTypeFromBuffer } from "file-type";
 import { inOneLine, ServerError } from "../../../runtime/errors.ts";
-import { installCommand, isInstalled } from "../../../runtime/host/optional-packages.ts";
 import { runLimitedProgram } from "../../../runtime/program/limited-program.ts";
 import { sampleRate } from "./audio-window.ts";
+import { missingDecoder } from "./decoder-package.ts";
 
-const decoderPackage = "audio-decode";
 const memoryBytes = 768 * 2 ** 20;
 const heapMiB = 384;
 /** Number of bytes at the beginning of a file from which its format is detected. */
@@ -38,12 +37,6 @@ const decoders: Readonly<Record<string, string>> = {
   webm: "webm",
 };
 const accepted = "wav, mp3, flac, ogg (vorbis, opus), m4a, mp4, aac or webm";
-
-/** Returns why audio files cannot be read on this machine, with the command that installs the missing package; null if they can. */
-export function missingDecoder(): string | null {
-  if (isInstalled(decoderPackage)) return null;
-  return `audio files need the package ${decoderPackage}, which is not installed: ${installCommand([decoderPackage])}`;
-}
 
 /**
  * Decodes the audio file at `path`. Throws `invalid_value` for a file that has no audio, that is damaged, or that is longer than

@@ -2,7 +2,17 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import module from "node:module";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -86,6 +96,29 @@ describe("asking for help", () => {
   it("says the version, in one line", async () => {
     const { version } = JSON.parse(readFileSync(new URL("package.json", root), "utf8")) as { version: string };
     assert.deepEqual(await runCommand(["--version"]), { code: 0, stdout: `troupe ${version}\n`, stderr: "" });
+  });
+});
+
+describe("compiled code", () => {
+  it("is kept in the user's cache by versions of Node.js that can, for threads too", async () => {
+    const cache = join(directory, "cache");
+    const kept = join(cache, "troupe", "compiled");
+    const server = await startServer(["-m", model, ...small], { XDG_CACHE_HOME: cache });
+    await assertStops(server);
+    if (!("enableCompileCache" in module)) {
+      assert.equal(existsSync(kept), false);
+      return;
+    }
+    const files = readdirSync(kept, { recursive: true });
+    // The command itself has some 30 modules, a server with its threads over 800.
+    assert.ok(files.length > 500, `${files.length} files`);
+  });
+
+  it("is not needed: a cache that cannot be written changes nothing", async () => {
+    const cache = join(directory, "cache-file");
+    writeFileSync(cache, "");
+    const { code, stderr } = await runCommand(["--version"], { XDG_CACHE_HOME: cache });
+    assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
   });
 });
 
