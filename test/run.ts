@@ -17,13 +17,18 @@ interface Ring {
   readonly fileLimitMs: number;
   /** Number of files that run concurrently. */
   readonly concurrency: number;
-  /** Files and folders that measure times, relative to the ring's folder. They run first, one at a time, beside files that measure none. */
+  /**
+   * Files and folders that measure times, relative to the ring's folder. They run first, one at a time, each beside one file that measures
+   * none.
+   */
   readonly timed?: readonly string[];
 }
 
 const minute = 60_000;
-/** Number of files that run concurrently if each starts threads and processes. */
+/** Number of files that run concurrently if one of them measures times, or if all compute. */
 const fewFiles = 2;
+/** Number of files that run concurrently if each starts threads and processes, and waits for a quarter of its time. */
+const moreFiles = 3;
 const rings: Readonly<Record<string, Ring>> = {
   layers: { path: "layers.test.ts", fileLimitMs: minute, concurrency: 1 },
   // One file more than cores, because some files wait for timers.
@@ -31,7 +36,7 @@ const rings: Readonly<Record<string, Ring>> = {
   threads: {
     path: "threads",
     fileLimitMs: 5 * minute,
-    concurrency: fewFiles,
+    concurrency: moreFiles,
     timed: [
       ...["grammar/grammar-slow", "grammar/grammar-turns", "mcp/faults", "mcp/isolation", "mcp/official", "place"],
       ...["state/stored-readers", "task-pool", "text-tasks", "tools/hostile", "tools/restart", "tools/tools"],
@@ -42,7 +47,7 @@ const rings: Readonly<Record<string, Ring>> = {
   server: {
     path: "server",
     fileLimitMs: 10 * minute,
-    concurrency: fewFiles,
+    concurrency: moreFiles,
     timed: [
       ...["ui/speed", "chaos", "engine", "everyday", "failure", "hostile", "lifecycle", "load-balancer/upgrade"],
       ...["overload", "replicas/faults"],
@@ -129,7 +134,8 @@ async function runRing(name: string, ring: Ring, paths: readonly string[], tally
 }
 
 /** Runs the files, up to `concurrency` of them concurrently. Yields the events of each file when the file has ended. */
-async function* eventsOf(files: readonly string[], { path, timed = [], ...ring }: Ring): AsyncGenerator<TestEvent> {
+async function* eventsOf(files: readonly string[], ring: Ring): AsyncGenerator<TestEvent> {
+  const { path, timed = [], concurrency, fileLimitMs } = ring;
   const isTimed = (file: string): boolean => {
     const name = relative(join(builtTests, path), file);
     return timed.some((one) => name === `${one}.test.js` || name.startsWith(one + sep));
@@ -137,20 +143,24 @@ async function* eventsOf(files: readonly string[], { path, timed = [], ...ring }
   const waitingTimed = files.filter(isTimed);
   const waiting = files.filter((file) => !isTimed(file));
   const running = new Map<string, Promise<readonly [file: string, events: TestEvent[]]>>();
-  const startNext = () => {
-    const isTimedRunning = [...running.keys()].some(isTimed);
-    const file = (isTimedRunning ? undefined : waitingTimed.shift()) ?? waiting.shift();
-    if (file !== undefined)
+  const startMore = () => {
+    for (;;) {
+      const isTimedRunning = [...running.keys()].some(isTimed);
+      const mostFiles = isTimedRunning || waitingTimed.length > 0 ? Math.min(fewFiles, concurrency) : concurrency;
+      if (running.size >= mostFiles) return;
+      const file = (isTimedRunning ? undefined : waitingTimed.shift()) ?? waiting.shift();
+      if (file === undefined) return;
       running.set(
         file,
-        runFile(file, ring.fileLimitMs).then((events) => [file, events]),
+        runFile(file, fileLimitMs).then((events) => [file, events]),
       );
+    }
   };
-  for (let started = 0; started < ring.concurrency; started++) startNext();
+  startMore();
   while (running.size > 0) {
     const [file, events] = await Promise.race(running.values());
     running.delete(file);
-    startNext();
+    startMore();
     yield* events;
   }
 }
