@@ -38,7 +38,7 @@ import { Responses } from "./responses/responses.ts";
 import { Restarter } from "./responses/restarter.ts";
 import { type MatchedPath, RouteTable } from "./route-table.ts";
 import { isServed, type Route, routes } from "./routes.ts";
-import type { ApiKeys } from "./server/access/api-keys.ts";
+import { type ApiKeys, isMetadataPath } from "./server/access/api-keys.ts";
 import { KnownHosts } from "./server/access/hosts.ts";
 import type { AdmitRequest, HttpReply, HttpRequest, SpoolFolder } from "./server/edge.ts";
 import { AnswerMemory } from "./shared/answer/answer-memory.ts";
@@ -225,7 +225,7 @@ export function createApp({
   let isDraining = false;
 
   const isOpen = ({ method, path }: Pick<HttpRequest, "method" | "path">): boolean =>
-    method === "OPTIONS" || table.match(path, method)?.methods.get(method)?.isOpen === true;
+    method === "OPTIONS" || isMetadataPath(path) || table.match(path, method)?.methods.get(method)?.isOpen === true;
   const admit: App["admit"] = (request) =>
     hosts?.refusal(request) ?? (apiKeys === null || isOpen(request) ? null : apiKeys.refusal(request));
 

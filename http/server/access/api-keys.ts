@@ -32,6 +32,14 @@ export class ApiKeys {
   }
 }
 
+/**
+ * Whether clients look for OAuth metadata at a path (RFC 8414, RFC 9728). There is none, and requests for it need no key, because clients that
+ * got 401 ask for it and understand only 404.
+ */
+export function isMetadataPath(path: string): boolean {
+  return path.startsWith("/.well-known/");
+}
+
 function digestOf(key: string): Buffer {
   return createHash("sha256").update(key).digest();
 }

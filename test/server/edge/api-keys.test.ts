@@ -35,6 +35,13 @@ for (const edge of loadableEdges()) {
       assert.equal(answer.choices[0]?.message.content, "Hello world");
     });
 
+    it("answers 404 where clients look for OAuth metadata after a 401", async () => {
+      for (const path of ["oauth-protected-resource/mcp", "oauth-authorization-server", "openid-configuration"]) {
+        const answer = await fetch(`${server.url}/.well-known/${path}`);
+        assert.deepEqual([answer.status, answer.headers.get("www-authenticate")], [404, null], path);
+      }
+    });
+
     it("answers 401 in the format of each protocol, and names no key", async () => {
       for (const headers of [{}, { authorization: `Bearer ${wrongKey}` }, { "x-api-key": `${key}x` }]) {
         const refused = await chat(headers);
@@ -140,5 +147,7 @@ describe("an MCP server with API keys", async () => {
     assert.ok(authorization);
     assert.equal((await send(call, withoutKey)).status, 401);
     assert.equal((await fetch(server.url, { method: "OPTIONS" })).status, 204);
+    const metadata = await fetch(new URL("/.well-known/oauth-protected-resource/mcp", server.url));
+    assert.deepEqual([metadata.status, metadata.headers.get("www-authenticate")], [404, null]);
   });
 });
