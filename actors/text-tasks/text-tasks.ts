@@ -57,7 +57,13 @@ export class TextTasks {
     try {
       // Each model counts as a separate client, so that a slow template does not delay other models.
       const limitMs = this.#limits.loadSeconds * 1000;
-      return (await this.#runner.run({ kind: "read", input, client: `model ${id}`, limitMs })) as ModelFiles;
+      return (await this.#runner.run({
+        kind: "read",
+        input,
+        client: `model ${id}`,
+        limitMs,
+        isLoad: true,
+      })) as ModelFiles;
     } catch (error) {
       throw error instanceof TaskEnded ? this.#unusable(id, error) : error;
     }

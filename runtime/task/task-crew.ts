@@ -5,6 +5,7 @@ import { type Deferred, deferred } from "../deferred.ts";
 import { ServerError } from "../errors.ts";
 import { type EndReason, TaskEnded } from "./task.ts";
 import { type Load, TaskWorker, type TaskWorkerHooks, type TaskWorkerOptions } from "./task-worker.ts";
+import { clockFactors } from "./work-time.ts";
 
 /** Wait in ms before the next attempt to start a worker. It doubles after each failure, up to the maximum. */
 const minStartDelayMs = 100;
@@ -22,7 +23,10 @@ export interface TaskCrewOptions extends TaskWorkerOptions {
   readonly quickMs: number;
   /** Maximum number of slow tasks at once, and of idle slow workers. */
   readonly slowWorkers: number;
-  /** Maximum time in ms to load a shared value. After it, the worker is ended and the value is rejected. */
+  /**
+   * Maximum processor time in ms to load a shared value; the maximum wall-clock time is six times as long. After it, the worker is ended and
+   * the value is rejected.
+   */
   readonly loadLimitMs: number;
 }
 
@@ -233,7 +237,7 @@ export class TaskCrew {
     const load = worker.share(key, value);
     const isLoading = () => worker.load === load && this.#workers.has(worker);
     setTimeout(() => isLoading() && this.#standIn(worker, load), quickMs).unref();
-    setTimeout(() => isLoading() && this.#end(worker, "time", undefined), loadLimitMs).unref();
+    load.time.limit(loadLimitMs, clockFactors.load, () => isLoading() && this.#end(worker, "time", undefined));
   }
 
   #standIn(worker: TaskWorker, load: Load): void {
@@ -252,7 +256,7 @@ export class TaskCrew {
     // The value was removed while the worker was loading it.
     if (shared === undefined) worker.unshare(key);
     else {
-      shared.isQuick ||= worker.load !== null && performance.now() - worker.load.startedMs < this.#options.quickMs;
+      shared.isQuick ||= worker.load !== null && worker.load.time.clockMs < this.#options.quickMs;
       shared.resolve(value);
     }
   }

@@ -15,6 +15,7 @@ import { type EndReason, TaskEnded } from "./task.ts";
 import { TaskCrew, type TaskCrewOptions } from "./task-crew.ts";
 import { TaskLanes, type TaskLanesOptions } from "./task-lanes.ts";
 import type { TaskWorker } from "./task-worker.ts";
+import { clockFactors, WorkTime } from "./work-time.ts";
 
 /** Maximum input size in bytes of a task that starts in the queue of quick tasks. Larger ones start in the slow queue. */
 const maxQuickBytes = 8 * 2 ** 20;
@@ -23,9 +24,6 @@ const maxQuickBytes = 8 * 2 ** 20;
  * even if `slowWorkers` is lower; otherwise it is rejected.
  */
 const maxSlow = 2;
-/** Ratio of a task's wall-clock limit to its processor-time limit. */
-const clockFactor = 2;
-const shortestLookMs = 20;
 
 export interface TaskPoolOptions extends TaskCrewOptions, TaskLanesOptions {
   /** Maximum number of quick tasks at once. */
@@ -50,8 +48,10 @@ export interface TaskRequest {
   readonly client: string;
   /** Key of the shared value that the task needs. */
   readonly needs?: string;
-  /** Time limit in ms; default: the limit of the pool. */
+  /** Limit of processor time in ms; default: the limit of the pool. */
   readonly limitMs?: number;
+  /** Whether the task reads a model, so that its wall-clock limit is that of loading a shared value. */
+  readonly isLoad?: boolean;
   /** Buffers that are transferred with the input. Such a task cannot be restarted. */
   readonly transfer?: readonly Transferable[];
   /** Cancels the task, which then rejects with `cancelled`. */
@@ -63,10 +63,8 @@ interface Task extends TaskRequest {
   readonly reject: (error: Error) => void;
   /** The worker that runs the task; null while it does not run. */
   worker: TaskWorker | null;
-  timer: NodeJS.Timeout | undefined;
-  startedMs: number;
-  /** Processor time in ms that the worker had used before the task; null if unknown. */
-  usedBeforeMs: number | null;
+  /** Time that the task has taken on its worker; null before it has begun. */
+  time: WorkTime | null;
   isGivenUp: boolean;
 }
 
@@ -130,9 +128,7 @@ export class TaskPool {
         resolve,
         reject,
         worker: null,
-        timer: undefined,
-        startedMs: 0,
-        usedBeforeMs: null,
+        time: null,
         isGivenUp: false,
       };
       giveUp = () => this.#giveUp(task);
@@ -246,34 +242,18 @@ export class TaskPool {
   #start(task: Task, worker: TaskWorker, isSlow: boolean): void {
     const { quickMs } = this.#options;
     const { kind, input, transfer = [] } = task;
+    const time = new WorkTime(worker);
     task.worker = worker;
-    task.startedMs = performance.now();
-    task.usedBeforeMs = worker.usedMs;
+    task.time = time;
     if (isSlow) worker.slowDown();
     this.#running.set(worker, task);
-    if (isSlow) this.#limit(task, worker);
-    else task.timer = setTimeout(() => this.#turnSlow(task, worker), quickMs);
+    if (isSlow) this.#limit(task, time, worker);
+    else time.after(quickMs, () => this.#turnSlow(task, time, worker));
     worker.run(kind, input, transfer);
   }
 
-  /**
-   * Ends a task at its limit of processor time, or at the longer limit of wall-clock time. Wall-clock time alone would be
-   * unfair, because a slow worker gets little processor time on a busy machine.
-   */
-  #limit(task: Task, worker: TaskWorker): void {
-    const limitMs = this.#limitOf(task);
-    const clockLeftMs = () => clockFactor * limitMs - (performance.now() - task.startedMs);
-    task.timer = setTimeout(
-      () => {
-        if (clockLeftMs() <= 0 || usedMs(task, worker) >= limitMs) this.#kill(worker, "time");
-        else this.#limit(task, worker);
-      },
-      Math.max(Math.min(limitMs - usedMs(task, worker), clockLeftMs()), shortestLookMs),
-    );
-  }
-
-  #limitOf({ limitMs = this.#options.limitMs }: Task): number {
-    return limitMs;
+  #limit({ limitMs = this.#options.limitMs, isLoad = false }: Task, time: WorkTime, worker: TaskWorker): void {
+    time.limit(limitMs, isLoad ? clockFactors.load : clockFactors.task, () => this.#kill(worker, "time"));
   }
 
   /**
@@ -282,7 +262,7 @@ export class TaskPool {
    * slow tasks itself; otherwise this task is stopped. A stopped task waits to be run again, or is rejected if its input was
    * transferred. Processor time is not used here: on a busy machine it grows slowly, so the client would count as slow too late.
    */
-  #turnSlow(task: Task, worker: TaskWorker): void {
+  #turnSlow(task: Task, time: WorkTime, worker: TaskWorker): void {
     const { slowWorkers } = this.#options;
     const most = task.transfer === undefined ? slowWorkers : Math.max(slowWorkers, maxSlow);
     this.#slowEver++;
@@ -291,7 +271,7 @@ export class TaskPool {
     if (giver !== null) this.#putOff(giver);
     if (!task.isGivenUp && this.#slowCount < most) {
       worker.slowDown();
-      this.#limit(task, worker);
+      this.#limit(task, time, worker);
     } else {
       this.#putOff(worker);
     }
@@ -336,7 +316,7 @@ export class TaskPool {
   /** Called when a worker has finished its task, with a result or an error. */
   #done(worker: TaskWorker): Task | undefined {
     const task = this.#ended(worker);
-    if (task !== undefined && !worker.isSlow) this.#paces.quick(task.client, usedMs(task, worker));
+    if (task?.time && !worker.isSlow) this.#paces.quick(task.client, task.time.usedMs);
     return task;
   }
 
@@ -370,7 +350,7 @@ export class TaskPool {
     const task = this.#running.get(worker);
     this.#running.delete(worker);
     if (task === undefined) return undefined;
-    clearTimeout(task.timer);
+    task.time?.end();
     task.worker = null;
     return task;
   }
@@ -380,12 +360,6 @@ export class TaskPool {
     for (const { isSlow } of this.#running.keys()) if (isSlow) count++;
     return count;
   }
-}
-
-/** Returns the processor time in ms that a task has used on its worker; the wall-clock time if it is unknown. */
-function usedMs({ startedMs, usedBeforeMs }: Task, worker: TaskWorker): number {
-  const nowMs = worker.usedMs;
-  return nowMs === null || usedBeforeMs === null ? performance.now() - startedMs : nowMs - usedBeforeMs;
 }
 
 function isLarge({ transfer = [] }: TaskRequest): boolean {

@@ -7,6 +7,7 @@ import { hasReachedHeapLimit } from "../thread/heap-limit.ts";
 import { lowerPriority, ThreadClock } from "../thread/system-thread.ts";
 import { LoadingFlag } from "./loading-flag.ts";
 import type { EndReason, TaskCommand, TaskReport, TaskWorkerData } from "./task.ts";
+import { WorkTime } from "./work-time.ts";
 
 /**
  * Maximum heap growth in bytes since the last shared value was loaded. A worker that exceeds it is replaced after its task. V8
@@ -38,7 +39,7 @@ export interface TaskWorkerHooks {
 /** The loading of one shared value. */
 export interface Load {
   readonly key: string;
-  readonly startedMs: number;
+  readonly time: WorkTime;
   /** True if loading takes so long that another worker replaces this worker until the value is loaded. */
   hasStandIn: boolean;
 }
@@ -112,7 +113,7 @@ export class TaskWorker {
   }
 
   share(key: string, value: unknown): Load {
-    this.load = { key, startedMs: performance.now(), hasStandIn: false };
+    this.load = { key, time: new WorkTime(this), hasStandIn: false };
     this.#send({ type: "share", key, value });
     return this.load;
   }

@@ -261,6 +261,18 @@ describe("a task pool", () => {
     assert.equal(await pool.run({ kind: "shared", input: "good", client: "b", needs: "good" }), 1);
   });
 
+  it("counts the processor time of loads, so that a busy machine fails none", async (t) => {
+    if (process.platform !== "linux") return t.skip("the system does not tell the processor time of a thread");
+    const { pool, run } = createPool(t, { limitMs: 250, loadLimitMs: 250 });
+    assert.equal(await pool.share("k", "waiting"), "loaded waiting");
+    assert.equal(await pool.run({ kind: "sleep", input: 700, client: "b", isLoad: true }), "slept");
+    await assert.rejects(run("sleep", 700), endedFor("time", ""));
+    const { ms } = await timed(
+      assert.rejects(pool.run({ kind: "sleep", input: 60_000, client: "b", isLoad: true }), endedFor("time", "")),
+    );
+    assert.ok(ms > 1400 && ms < 2500, `${ms} ms: six times the limit`);
+  });
+
   it("serves tasks while a worker loads a shared value", async (t) => {
     const { pool, run } = createPool(t, { init: { loadMs: 400 } });
     await pool.share("first", 1);
