@@ -49,7 +49,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     {
       name: `replicas-${proxy}`,
       title: `Three replicas behind ${proxy}`,
-      method: `Real servers and model (${flags["--model"] ?? defaultPackage}), one Redis with appendfsync always, deploy/'s configuration of ${proxy}. ${streams} streams on each server: three quarters background responses, one quarter chat completions, ${tokens} tokens each. When all have begun, one server is killed (SIGKILL), another gets SIGTERM, and Redis is killed and started 1 s later. Clients of cut responses follow them again with starting_after. Four clients send short requests meanwhile, which must all succeed.`,
+      method: `Real servers and model (${flags["--model"] ?? defaultPackage}), one Redis with appendfsync always, deploy/'s configuration of ${proxy}. ${streams} streams for each server, of which HAProxy and Envoy send a server at most 1.5 times its share: three quarters background responses, one quarter chat completions, ${tokens} tokens each. When all have begun, one server is killed (SIGKILL), another gets SIGTERM, and Redis is killed and started 1 s later. Clients of cut responses follow them again with starting_after. Four clients send short requests meanwhile, which must all succeed.`,
       body: texts.join("\n\n"),
     },
     flags["--save"] ?? false,

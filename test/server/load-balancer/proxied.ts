@@ -75,7 +75,9 @@ interface Rig {
 export async function runProxied(options: ProxiedOptions): Promise<ProxiedResult> {
   const { model, streams } = options;
   const redis = await startRedis({ aof: true });
-  const flags = ["-m", model, "--threads", "1", "--max-seqs", String(streams + 2), "--max-model-len", "512"];
+  // HAProxy and Envoy send a replica up to 1.5 times its share (deploy/).
+  const slots = Math.ceil(1.5 * streams) + 2;
+  const flags = ["-m", model, "--threads", "1", "--max-seqs", String(slots), "--max-model-len", "512"];
   const more = [
     "--disable-access-log",
     "--lease-secs",
@@ -161,11 +163,12 @@ async function openStreams(
   keys: ReadonlyMap<Role, readonly string[]>,
   { tokens }: ProxiedOptions,
 ): Promise<readonly Stream[]> {
-  const opened = [...keys].flatMap(([role, values]) => values.map((key, i) => open(url, role, key, i, tokens)));
+  const opened = [...keys.values()].flatMap((values) => values.map((key, i) => open(url, key, i, tokens)));
   return await Promise.all(opened);
 }
 
-async function open(url: string, role: Role, key: string, i: number, tokens: number): Promise<Stream> {
+/** Opens a stream. Its server may be another one than that of its header's value, if that one has more than its share. */
+async function open(url: string, key: string, i: number, tokens: number): Promise<Stream> {
   const isChat = i % 4 === 3;
   const content = `Count from ${i} upwards.`;
   const common = { stream: true, ignore_eos: true, temperature: 0 };
@@ -175,8 +178,11 @@ async function open(url: string, role: Role, key: string, i: number, tokens: num
   const init = jsonBody(body as object);
   const follower = new Follower(`${url}/v1/${path}`, { ...init, headers: { ...init.headers, [AFFINITY]: key } });
   const first = await follower.first((event) => chatText(event) !== "" || event.delta !== undefined);
-  assert.ok(first !== undefined, `a stream of the ${role} server did not begin: ${JSON.stringify(follower.events)}`);
-  return { role, isChat, follower, id: follower.events[0]?.response?.id ?? "" };
+  const [begun] = follower.events;
+  const model = begun?.response?.model ?? begun?.model;
+  const role = roles.find((name) => name === model);
+  assert.ok(first !== undefined && role !== undefined, `a stream did not begin: ${JSON.stringify(follower.events)}`);
+  return { role, isChat, follower, id: begun?.response?.id ?? "" };
 }
 
 /** Returns the text in a chunk of a chat completion. */

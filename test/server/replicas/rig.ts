@@ -84,7 +84,9 @@ export async function startReplica(
 export interface StreamEvent {
   readonly type: string;
   readonly sequence_number: number;
-  readonly response?: { readonly id: string; readonly status: string };
+  readonly response?: { readonly id: string; readonly status: string; readonly model?: string };
+  /** Model of a chunk of a chat completion. */
+  readonly model?: string;
   readonly approval_id?: string;
   readonly error?: { readonly code?: string; readonly type?: string };
   readonly delta?: string;
