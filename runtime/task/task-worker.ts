@@ -163,12 +163,12 @@ export class TaskWorker {
         this.keys.add(report.key);
         this.#sharedBytes = report.heapBytes;
         this.#hooks.onShared(this, report.key, report.value);
-        this.load = null;
+        this.#endLoad();
         break;
       case "not-shared":
         this.refusedKeys.add(report.key);
         this.#hooks.onNotShared(report.key, fromErrorRecord(report.error));
-        this.load = null;
+        this.#endLoad();
         break;
       default:
         this.#hasTask = false;
@@ -177,6 +177,11 @@ export class TaskWorker {
         else this.#hooks.onFailure(this, fromErrorRecord(report.error));
     }
     this.#hooks.onFree(this);
+  }
+
+  #endLoad(): void {
+    this.load?.time.end();
+    this.load = null;
   }
 
   #ended(reason: EndReason, cause: unknown): void {
