@@ -233,8 +233,8 @@ export interface GenerateRequest {
   readonly reasoningBudget: number | null;
   readonly stop: readonly string[];
   /**
-   * Maximum number of generated tokens; prompt plus this number must fit in the context. null: the default of the
-   * model.
+   * Maximum number of generated tokens; prompt plus this number must fit in the context. 0: only the prompt is computed. null: the
+   * default of the model.
    */
   readonly maxTokens: number | null;
   /**

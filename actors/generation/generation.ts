@@ -213,6 +213,7 @@ export class Generation {
       previousToken: prompt.at(-1) ?? null,
       stop: request.stop,
       minTokens: request.minTokens,
+      isEmpty: request.outputLimit === 0,
       reportsLogprobs: request.sampling.topLogprobs !== null,
       answer,
       check: (text, call) => this.#check(answer, text, call),
@@ -397,7 +398,7 @@ function sharedFields(request: ResolvedRequest, { tokens, grammar, breakers, rea
   return {
     client,
     prompt: tokens,
-    maxNewTokens: request.outputLimit,
+    maxNewTokens: request.outputLimit === null ? null : Math.max(request.outputLimit, 1),
     minNewTokens: request.minTokens,
     ignoreEos: request.ignoreEos,
     stopTokens: request.stopTokens,

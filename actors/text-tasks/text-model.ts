@@ -356,7 +356,7 @@ export class TextModel {
   }
 
   #roomFor({ maxTokens, minTokens }: OpenRequest): number {
-    return this.sequenceTokens - (maxTokens ?? Math.max(minTokens, 1));
+    return this.sequenceTokens - Math.max(maxTokens ?? minTokens, 1);
   }
 
   /**

@@ -45,6 +45,34 @@ describe("a server that streams completions", () => {
     return choices[0]?.text ?? "";
   }
 
+  it("computes only the prompt if the limit is 0: for its logprobs, or the prefix cache", async () => {
+    const prompt = `${"The sea was calm and the sky was clear that day. ".repeat(8)}The capital of France is`;
+    const scored = { model: "default", temperature: 0, prompt, echo: true, logprobs: 1 };
+    const { choices, usage } = await client.completions.create({ ...scored, max_tokens: 0 });
+    const [choice] = choices;
+    assert.deepEqual([choice?.text, choice?.finish_reason, usage?.completion_tokens], [prompt, "length", 0]);
+    const longer = await client.completions.create({ ...scored, max_tokens: 1 });
+    assert.equal(choice?.logprobs?.tokens?.length, usage?.prompt_tokens);
+    assert.deepEqual(longer.choices[0]?.logprobs?.tokens?.slice(0, -1), choice?.logprobs?.tokens);
+    assert.deepEqual(longer.choices[0]?.logprobs?.token_logprobs?.slice(0, -1), choice?.logprobs?.token_logprobs);
+    let streamed = "";
+    for await (const chunk of await client.completions.create({ ...scored, max_tokens: 0, stream: true })) {
+      streamed += chunk.choices[0]?.text ?? "";
+    }
+    assert.equal(streamed, prompt);
+    const other = prompt.replaceAll("sea", "lake");
+    const warmed = await client.completions.create({
+      model: "default",
+      prompt: other,
+      ...{ n_predict: 0 },
+      max_tokens: null,
+    });
+    assert.deepEqual([warmed.choices[0]?.text, warmed.usage?.completion_tokens], ["", 0]);
+    const next = await client.completions.create({ model: "default", prompt: `${other} the`, max_tokens: 1 });
+    const cached = next.usage?.prompt_tokens_details?.cached_tokens ?? 0;
+    assert.ok(cached >= (warmed.usage?.prompt_tokens ?? 0) - 32, `${cached} tokens cached`);
+  });
+
   it("continues an assistant's message in chat, messages and responses, as a completion of the same tokens", async () => {
     const expected = await continued();
     assert.notEqual(expected, "");

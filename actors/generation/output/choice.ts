@@ -20,6 +20,8 @@ export interface ChoiceOptions {
   readonly stop: readonly string[];
   /** Number of leading tokens whose text is not searched for stop strings. */
   readonly minTokens: number;
+  /** Whether the output limit is 0: the first token, which the model computes together with the prompt, is no part of the output. */
+  readonly isEmpty: boolean;
   /** False if the logprobs are only used to rank choices and are not sent to the client. */
   readonly reportsLogprobs: boolean;
   /** Defines how the text is parsed and checked. */
@@ -75,6 +77,10 @@ export class Choice {
   /** Processes one row of a token frame: a token, or the end of the sequence without a token. */
   take(token: number, flags: number, logprobs: Float32Array | null, at: number): void {
     if (this.#isOver) return;
+    if (this.#options.isEmpty) {
+      this.#end("length", null);
+      return;
+    }
     const hasToken = (flags & rowHasToken) !== 0;
     const isLast = (flags & (rowFinishedStop | rowFinishedLength)) !== 0;
     let text = hasToken ? this.#detokenizer.push(token) : "";

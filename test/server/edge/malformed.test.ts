@@ -272,7 +272,7 @@ const completionRows: readonly Row[] = [
   ["too many logprobs", { ...ask, logprobs: 6 }, 400, "logprobs", "at most 5"],
   ["messages", { ...ask, messages: [] }, 400, "messages", "no such field"],
   ["tools", { ...ask, tools: [1] }, 400, "tools", "no tool calls"],
-  ["max_tokens zero", { ...ask, max_tokens: 0 }, 400, "max_tokens", "at least 1"],
+  ["a negative max_tokens", { ...ask, max_tokens: -1 }, 400, "max_tokens", "at least 0"],
   ["an unknown model", { ...ask, model: "gpt-9" }, 404, "model", "gpt-9"],
 ];
 

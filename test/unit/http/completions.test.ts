@@ -85,7 +85,7 @@ describe("POST /v1/completions", () => {
     [{ n: 3, best_of: 2 }, "best_of", /at least n \(3\), got 2/],
     [{ best_of: 65 }, "best_of", /at most 64/],
     [{ logprobs: 6 }, "logprobs", /at most 5/],
-    [{ max_tokens: 0, echo: true }, "max_tokens", /at least/],
+    [{ max_tokens: -1, echo: true }, "max_tokens", /at least 0/],
     [{ priority: 1001 }, "priority", /at most 1000/],
     [{ priority: 0.5 }, "priority", /integer/],
     [{ stream: true }, "stream", /do not stream/],

@@ -67,7 +67,7 @@ for (const path of Object.keys(bodies)) {
         [{ max_tokens: 5, n_predict: 6 }, "n_predict"],
         [{ guided_regex: "a", guided_json: schema }, "guided_regex"],
         [{ grammar: { type: "regex", value: "a" }, structured_outputs: { regex: "a" } }, "structured_outputs.regex"],
-        [{ n_predict: 0 }, "n_predict"],
+        [{ n_predict: -2 }, "n_predict"],
         [{ min_tokens: 6, max_tokens: 5 }, "min_tokens"],
         [{ min_tokens: 6, n_predict: 5 }, "min_tokens"],
         [{ stop_token_ids: [-1] }, "stop_token_ids[0]"],

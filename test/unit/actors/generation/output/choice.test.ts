@@ -39,6 +39,7 @@ function createChoice({
     previousToken: null,
     stop: [],
     minTokens: 0,
+    isEmpty: false,
     reportsLogprobs: true,
     answer: { ...plain, ...answer },
     check: async () => null,
