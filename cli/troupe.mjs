@@ -160,7 +160,7 @@ function build() {
 }
 
 /**
- * Has Node.js keep the compiled code of modules in the user's cache, which versions from 22.1 on can: the next start takes less
+ * Has Node.js keep the compiled code of modules in the user's cache, which versions from 22.8 on can: the next start takes less
  * processor time. Threads and child processes learn the folder from the variable. A folder that cannot be written changes nothing.
  */
 function keepCompiledCode() {

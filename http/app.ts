@@ -38,7 +38,7 @@ import { Responses } from "./responses/responses.ts";
 import { Restarter } from "./responses/restarter.ts";
 import { type MatchedPath, RouteTable } from "./route-table.ts";
 import { isServed, type Route, routes } from "./routes.ts";
-import { type ApiKeys, isMetadataPath } from "./server/access/api-keys.ts";
+import { type ApiKeys, asksForMetadata } from "./server/access/api-keys.ts";
 import { KnownHosts } from "./server/access/hosts.ts";
 import type { AdmitRequest, HttpReply, HttpRequest, SpoolFolder } from "./server/edge.ts";
 import { AnswerMemory } from "./shared/answer/answer-memory.ts";
@@ -224,8 +224,12 @@ export function createApp({
   const inferenceOptions = { ...common, observers: [...loudOptions.observers, ...observers] };
   let isDraining = false;
 
-  const isOpen = ({ method, path }: Pick<HttpRequest, "method" | "path">): boolean =>
-    method === "OPTIONS" || isMetadataPath(path) || table.match(path, method)?.methods.get(method)?.isOpen === true;
+  const isOpen = (request: Pick<HttpRequest, "method" | "path">): boolean => {
+    const { method, path } = request;
+    const methods = table.match(path, method)?.methods;
+    if (methods === undefined && asksForMetadata(request)) return true;
+    return method === "OPTIONS" || methods?.get(method)?.isOpen === true;
+  };
   const admit: App["admit"] = (request) =>
     hosts?.refusal(request) ?? (apiKeys === null || isOpen(request) ? null : apiKeys.refusal(request));
 
@@ -350,7 +354,9 @@ function refuseRoute(exchange: Exchange, methods: ReadonlyMap<string, Route> | u
       exchange.fail(unsupported.error, {}, unsupported.format);
       return;
     }
-    const message = `there is nothing at ${path.slice(0, 200)}; this server has ${table.paths.join(", ")}`;
+    // Requests for metadata need no API key, so the response does not say what the server has.
+    const served = asksForMetadata(exchange.request) ? "" : `; this server has ${table.paths.join(", ")}`;
+    const message = `there is nothing at ${path.slice(0, 200)}${served}`;
     exchange.fail(new ServerError("not_found", message), {}, format);
     return;
   }

@@ -430,14 +430,15 @@ export class TextModel {
     const { maxTokens, minTokens, fields } = request;
     const limit = this.sequenceTokens;
     const output = limit - this.#roomFor(request);
+    const isLimited = (maxTokens ?? minTokens) > 0;
     const outputField = maxTokens === null && minTokens > 0 ? "min_tokens" : fields.maxTokens;
     const message =
       `This model's maximum context length is ${limit} tokens. However, you requested ${prompt + output} tokens ` +
       `(${bound}${prompt} in ${fields.prompt}, ${output} in the completion). ` +
-      `Reduce the length of ${fields.prompt}${maxTokens === null && minTokens === 0 ? "" : ` or ${outputField}`}, or set truncate_sequence.`;
+      `Reduce the length of ${fields.prompt}${isLimited ? ` or ${outputField}` : ""}, or set truncate_sequence.`;
     return new ServerError("context_length_exceeded", message, {
       param: output >= limit ? outputField : fields.prompt,
-      lengths: { limit, prompt, output: maxTokens },
+      lengths: { limit, prompt, output: maxTokens === 0 ? null : maxTokens },
     });
   }
 }

@@ -5,6 +5,7 @@ import type { PreparedMedia } from "../../engines/media/media-tokens.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { type EndReason, TaskEnded } from "../../runtime/task/task.ts";
 import type { TaskPoolStatistics, TaskRequest } from "../../runtime/task/task-pool.ts";
+import { clockFactors } from "../../runtime/task/work-time.ts";
 import type { BodyToTranslate, TranslatedBody } from "../api/body-translators.ts";
 import type { ConvertedTokens, EmbedInputs, TokensRequest } from "../api/inference.ts";
 import { movedWith } from "../api/sealed-content.ts";
@@ -196,7 +197,9 @@ export class TextTasks {
     if (reason === "crash") {
       return new ServerError("peer_gone", `a thread ended while it read the vocabulary of model "${id}"`, { cause });
     }
-    const limit = reason === "time" ? `${this.#limits.loadSeconds} s` : this.#limitOf(reason);
+    const { loadSeconds } = this.#limits;
+    const times = `${loadSeconds} s of processor time, or ${clockFactors.load * loadSeconds} s in all`;
+    const limit = reason === "time" ? times : this.#limitOf(reason);
     const what = phase === "template" ? subjects.template : subjects.model;
     const message = `model "${id}" cannot be served: ${what} takes more than ${limit}; correct the file, or name another chat_template`;
     return new ServerError("model_file_invalid", message, { cause });

@@ -4,7 +4,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import { Exchange, type ExchangeOptions } from "../exchange.ts";
 import { readJsonValue } from "../json.ts";
 import type { Route } from "../routes.ts";
-import { type ApiKeys, isMetadataPath } from "../server/access/api-keys.ts";
+import { type ApiKeys, asksForMetadata } from "../server/access/api-keys.ts";
 import { KnownHosts } from "../server/access/hosts.ts";
 import { clientOf } from "../server/client.ts";
 import type { AdmitRequest, HttpReply, HttpRequest } from "../server/edge.ts";
@@ -99,7 +99,7 @@ export class Mcp {
    * request is accepted.
    */
   readonly admit: AdmitRequest = (request) => {
-    const needsKey = request.method !== "OPTIONS" && !isMetadataPath(request.path);
+    const needsKey = request.method !== "OPTIONS" && !asksForMetadata(request);
     return this.#hosts.refusal(request) ?? (needsKey ? this.#apiKeys?.refusal(request) : null) ?? null;
   };
 

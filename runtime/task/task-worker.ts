@@ -136,6 +136,7 @@ export class TaskWorker {
   async end(): Promise<void> {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
+    this.load?.time.end();
     await this.#loading.loaded();
     void this.#worker.terminate();
   }
@@ -187,6 +188,7 @@ export class TaskWorker {
   #ended(reason: EndReason, cause: unknown): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
+    this.load?.time.end();
     this.#hooks.onEnded(this, reason, cause);
   }
 }

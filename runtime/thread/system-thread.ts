@@ -21,11 +21,12 @@ export class ThreadClock {
   readonly #path: string;
   readonly #bytes = new Uint8Array(64);
   #file: number | null = null;
-  #isClosed = false;
+  #isClosed: boolean;
 
-  /** `thread`: id of a thread of this process in the operating system; null = unknown. */
+  /** `thread`: id of a thread of this process in the operating system; null = unknown, so that its time is unknown too. */
   constructor(thread: number | null) {
-    this.#path = `/proc/self/task/${thread ?? "unknown"}/schedstat`;
+    this.#path = `/proc/self/task/${thread}/schedstat`;
+    this.#isClosed = thread === null;
   }
 
   /** Returns the processor time used so far, in ms; null if unknown (the thread has ended, or the kernel always reports 0). */

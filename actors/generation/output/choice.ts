@@ -77,12 +77,13 @@ export class Choice {
   /** Processes one row of a token frame: a token, or the end of the sequence without a token. */
   take(token: number, flags: number, logprobs: Float32Array | null, at: number): void {
     if (this.#isOver) return;
+    const hasToken = (flags & rowHasToken) !== 0;
+    const isLast = (flags & (rowFinishedStop | rowFinishedLength)) !== 0;
     if (this.#options.isEmpty) {
+      if (!isLast) this.#options.onStop();
       this.#end("length", null);
       return;
     }
-    const hasToken = (flags & rowHasToken) !== 0;
-    const isLast = (flags & (rowFinishedStop | rowFinishedLength)) !== 0;
     let text = hasToken ? this.#detokenizer.push(token) : "";
     if (isLast) text += this.#detokenizer.flush();
     const start = this.#decodedLength;

@@ -33,11 +33,11 @@ export class ApiKeys {
 }
 
 /**
- * Whether clients look for OAuth metadata at a path (RFC 8414, RFC 9728). There is none, and requests for it need no key, because clients that
- * got 401 ask for it and understand only 404.
+ * Whether a request asks for OAuth metadata (RFC 8414, RFC 9728). Clients that got 401 send it and understand only 404, so it needs no key
+ * where no route serves its path.
  */
-export function isMetadataPath(path: string): boolean {
-  return path.startsWith("/.well-known/");
+export function asksForMetadata({ method, path }: Pick<HttpRequest, "method" | "path">): boolean {
+  return (method === "GET" || method === "HEAD") && path.startsWith("/.well-known/");
 }
 
 function digestOf(key: string): Buffer {

@@ -39,7 +39,9 @@ for (const edge of loadableEdges()) {
       for (const path of ["oauth-protected-resource/mcp", "oauth-authorization-server", "openid-configuration"]) {
         const answer = await fetch(`${server.url}/.well-known/${path}`);
         assert.deepEqual([answer.status, answer.headers.get("www-authenticate")], [404, null], path);
+        assert.ok(!(await answer.text()).includes("/v1/"), "who has no key is not told what the server has");
       }
+      assert.equal((await chat({}, "/.well-known/oauth-authorization-server")).status, 401, "no body is read");
     });
 
     it("answers 401 in the format of each protocol, and names no key", async () => {

@@ -5,6 +5,7 @@ import type { AddressInfo } from "node:net";
 import { after, describe, it } from "node:test";
 import { type ExtraRoute, extraRoutes } from "../../../../cli/embed/extra-routes.ts";
 import { createApp } from "../../../../http/app.ts";
+import { ApiKeys } from "../../../../http/server/access/api-keys.ts";
 import { Mount } from "../../../../http/server/mount/mount.ts";
 import { FakeInference } from "../../../fixtures/fakes/fake-inference.ts";
 import { recordingLog } from "../../../fixtures/http-server.ts";
@@ -75,5 +76,21 @@ describe("the routes of the embedding program", () => {
         message: `GET ${path} is a route of troupe; use another path`,
       });
     }
+  });
+});
+
+describe("routes of the embedding program below /.well-known/", () => {
+  it("need the API key, as its other routes do", () => {
+    const { admit } = createApp({
+      ...{ inference: new FakeInference(), log: recordingLog(), apiKeys: new ApiKeys(["key"]) },
+      extraRoutes: extraRoutes(
+        [{ method: "GET", path: "/.well-known/mine", handler: () => new Response("mine") }],
+        1000,
+      ),
+    });
+    const codeOf = (path: string) =>
+      admit({ method: "GET", path, headers: new Map() } as unknown as Parameters<typeof admit>[0])?.code;
+    assert.equal(codeOf("/.well-known/mine"), "invalid_api_key");
+    assert.equal(codeOf("/.well-known/oauth-authorization-server"), undefined);
   });
 });
