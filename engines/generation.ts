@@ -348,8 +348,8 @@ export type GenerateEvent =
       readonly adapterGeneration?: string;
     }
   /**
-   * The tokens of the prompt, if their logprobs were requested. The logprob of the first token is meaningless, because
-   * no token precedes it.
+   * The tokens of the prompt, if their logprobs were requested. Sent once, before all other events. The logprob of the first token is
+   * meaningless, because no token precedes it.
    */
   | { readonly type: "prompt"; readonly logprobs: LogprobRecords }
   /** Part of the model's reasoning, which precedes the final answer. */

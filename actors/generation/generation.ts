@@ -122,6 +122,11 @@ export class Generation {
   #completionUnits = 0;
   /** Images, videos and audio of the request, which the model's thread or process holds until the generation ends; null = no media. */
   #media: HeldMedia | null = null;
+  /**
+   * Events that wait for the logprobs of the prompt, which are emitted first; null = nothing waits. The first choice computes them, and
+   * other choices may begin before it, because they find the prompt in the KV cache.
+   */
+  #held: OutputEvent[] | null;
   /** Whether the sequences are paused because emit() returned false. */
   #isPaused = false;
   /** Callbacks of the promise of run(); null before run() is called and after the promise has settled. */
@@ -129,8 +134,9 @@ export class Generation {
 
   constructor(options: GenerationOptions) {
     this.#options = options;
-    const { candidates, choices } = options.request;
+    const { candidates, choices, promptLogprobs } = options.request;
     this.#bestOf = candidates > choices ? new BestOf(candidates) : null;
+    this.#held = promptLogprobs === null ? null : [];
   }
 
   /** Runs the generation. Call once. Rejects with the error that ends the generation; no event follows. */
@@ -285,7 +291,9 @@ export class Generation {
   }
 
   #emitPrompt(prompt: Int32Array, records: Float32Array): void {
+    const held = this.#takeHeld();
     this.#emit({ type: "prompt", logprobs: promptLogprobs(prompt, records) });
+    for (const event of held) this.#emit(event);
   }
 
   #begin(elapsed: number): void {
@@ -320,6 +328,7 @@ export class Generation {
 
   #complete(): void {
     if (this.#isOver) return;
+    for (const event of this.#takeHeld()) this.#emit(event);
     const means = this.#choices.map(({ meanLogprob }) => meanLogprob);
     for (const event of this.#bestOf?.likeliest(this.#options.request.choices, means) ?? []) this.#emit(event);
     this.#close()?.resolve({ finishReasons: this.#finishReasons, usage: this.#usage() });
@@ -356,8 +365,18 @@ export class Generation {
     return this.#startedAt + performance.now() - this.#startedMs;
   }
 
+  #takeHeld(): readonly OutputEvent[] {
+    const held = this.#held ?? [];
+    this.#held = null;
+    return held;
+  }
+
   #emit(event: OutputEvent): void {
     if (this.#isOver) return;
+    if (this.#held !== null) {
+      this.#held.push(event);
+      return;
+    }
     if (event.type === "finish") this.#finishReasons[event.choice] = event.reason;
     if (this.#options.emit(event) || this.#isPaused) return;
     this.#isPaused = true;

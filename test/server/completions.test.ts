@@ -60,6 +60,17 @@ describe("a server that streams completions", () => {
       streamed += chunk.choices[0]?.text ?? "";
     }
     assert.equal(streamed, prompt);
+    // The second choice finds the prompt in the KV cache, so it is ready before the first has computed the logprobs.
+    const tokens = [0, 0];
+    for await (const chunk of await client.completions.create({ ...scored, max_tokens: 2, n: 2, stream: true })) {
+      for (const { index, logprobs } of chunk.choices)
+        tokens[index] = (tokens[index] ?? 0) + (logprobs?.tokens?.length ?? 0);
+    }
+    const most = (usage?.prompt_tokens ?? 0) + 2;
+    assert.ok(
+      tokens.every((count) => count > most - 2 && count <= most),
+      `${tokens} tokens with logprobs, of ${most}`,
+    );
     const other = prompt.replaceAll("sea", "lake");
     const warmed = await client.completions.create({
       model: "default",
