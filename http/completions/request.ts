@@ -7,6 +7,7 @@ import {
   commonFields,
   ignored,
   isEmptyArray,
+  limitFields,
   MAX_CHOICES,
   refused,
   samplingConflicts,
@@ -19,19 +20,6 @@ import { limitConflicts, outputLimit } from "../shared/fields/output-limit.ts";
 import type { AskedRequest } from "../shared/translation.ts";
 
 const limitNames = ["max_tokens", "max_completion_tokens", "n_predict"] as const;
-/** The limits of the shared fields, but with 0. */
-const limits = {
-  max_tokens: z.int().min(0).nullish().meta({
-    description:
-      "Maximum number of output tokens; 0 computes only the prompt, for its logprobs (with echo) or the prefix cache. By default the model's; without one, the rest of the context.",
-  }),
-  max_completion_tokens: z.int().min(0).nullish().meta({ description: "Alias of max_tokens." }),
-  n_predict: z
-    .int()
-    .min(-1)
-    .nullish()
-    .meta({ description: "Alias of max_tokens, as llama-server names it; -1 is no limit." }),
-};
 
 /** Maximum number of prompts in one request. */
 export const MAX_PROMPTS = 128;
@@ -67,7 +55,7 @@ export const completionRequestSchema = z
         "Text to continue, tokens to continue, or a list of texts or token lists, each with its own choices; no chat template is applied.",
     }),
     ...commonFields,
-    ...limits,
+    ...limitFields(0),
     stream: streamField.meta({
       description: "Stream the response as server-sent events, if the setting allow_completions_stream is set.",
       default: false,

@@ -100,6 +100,22 @@ export const streamField = z
   .nullish()
   .meta({ description: "Stream the response as server-sent events.", default: false });
 
+/** Fields with the maximum number of output tokens. `least`: 0 if the endpoint can compute a prompt without output. */
+export function limitFields(least: 0 | 1) {
+  const empty = least === 0 ? " 0 computes only the prompt, for its logprobs (with echo) or the prefix cache." : "";
+  const description = `Maximum number of output tokens.${empty} ${byModel}; without one, the rest of the context.`;
+  return {
+    max_tokens: z.int().min(least).nullish().meta({ description }),
+    max_completion_tokens: z.int().min(least).nullish().meta({ description: "Alias of max_tokens." }),
+    n_predict: z
+      .int()
+      .min(-1)
+      .refine((tokens) => tokens < 0 || tokens >= least, { error: expected("a number of tokens, or -1 for no limit") })
+      .nullish()
+      .meta({ description: "Alias of max_tokens, as llama-server names it; -1 is no limit." }),
+  };
+}
+
 export const commonFields = {
   model: z.string().max(MAX_MODEL_LENGTH).nullish().meta({
     description:
@@ -113,18 +129,7 @@ export const commonFields = {
     })
     .nullish()
     .meta({ description: "Strings that end the output; the output does not contain them." }),
-  max_tokens: z
-    .int()
-    .min(1)
-    .nullish()
-    .meta({ description: `Maximum number of output tokens. ${byModel}; without one, the rest of the context.` }),
-  max_completion_tokens: z.int().min(1).nullish().meta({ description: "Alias of max_tokens." }),
-  n_predict: z
-    .int()
-    .min(-1)
-    .refine((tokens) => tokens !== 0, { error: expected("a number of tokens, or -1 for no limit") })
-    .nullish()
-    .meta({ description: "Alias of max_tokens, as llama-server names it; -1 is no limit." }),
+  ...limitFields(1),
   min_tokens: z.int().min(0).nullish().meta({
     description:
       "Minimum number of output tokens. Until then, end-of-generation tokens and stop_token_ids are not sampled, and stop strings do not end the output. A grammar that allows no other token still ends it.",
